@@ -1,1 +1,27 @@
+//! The engine: runs a program under full control, repeatably.
 
+mod cache;
+mod engine;
+mod files;
+mod interrupts;
+mod launch;
+mod layout;
+mod maps;
+mod memory;
+mod process;
+mod ptrace;
+mod record;
+mod recording;
+mod routines;
+mod signals;
+mod special;
+mod start;
+mod translate;
+mod report;
+
+pub use launch::Launch;
+pub use maps::{Mapping, Protection};
+pub use ptrace::UserRegs;
+pub use record::{Recorded, Recorder};
+pub use recording::{FileRef, VERSION};
+pub use report::{Crash, End, Error, Stats};

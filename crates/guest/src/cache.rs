@@ -1,0 +1,541 @@
+//! The code cache: translated blocks, the links between them, and the tables that find them.
+//!
+//! One memory file backs everything that tracer and guest share. The tracer sees it whole and
+//! writable; the guest sees the tables writable and the code regions executable, each region near
+//! the code it was made from. Blocks are laid down one after another and never move. A block whose
+//! code changed is *retired*: links to it are taken back and the tables forget it; its bytes stay
+//! until the whole cache is emptied.
+
+use std::io;
+
+use rustc_hash::FxHashMap;
+
+use crate::Error;
+use crate::layout::{L2_BITS, L2_MULTIPLIER, Layout, REGION_SIZE, SHARED_SIZE};
+use crate::routines::{self, Labels};
+use crate::translate::emit::{far_jump, far_stop_bytes};
+use crate::translate::{MapEntry, Point, Routines, Translation, thunk};
+
+/// Most regions that the memory file has room for.
+const MAX_REGIONS: usize = 60;
+const FILE_SIZE: u64 = SHARED_SIZE + MAX_REGIONS as u64 * REGION_SIZE;
+
+/// Head of each region: bounded runs are translated here, over and over.
+const BOUNDED_SIZE: u64 = 0x4000;
+const ROUTINES_SIZE: u64 = 0x1000;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct BlockId(pub(crate) u32);
+
+/// A stretch of the code cache near some of the guest's code.
+#[derive(Debug)]
+pub(crate) struct Region {
+    pub(crate) base: u64,
+    cursor: u64,
+    pub(crate) labels: Labels,
+    /// Blocks by where their code begins, in ascending order.
+    placed: Vec<(u64, BlockId)>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Block {
+    pub(crate) pc: u64,
+    pub(crate) entry: u64,
+    /// Entry for indirect branches, made when first needed.
+    indirect: Option<u64>,
+    start: u64,
+    first_point: u32,
+    points: u32,
+    map: Vec<MapEntry>,
+    /// Exits that are linked to this block.
+    incoming: Vec<u32>,
+    ranges: Vec<(u64, u64)>,
+    retired: bool,
+}
+
+/// The shared memory file as the tracer sees it.
+struct Shared {
+    fd: i32,
+    memory: *mut u8,
+}
+
+impl Shared {
+    fn new() -> Result<Self, Error> {
+        // SAFETY: plain system calls; the mapping is private to this value until it is dropped.
+        unsafe {
+            let fd = libc::memfd_create(c"wherefore".as_ptr(), libc::MFD_CLOEXEC);
+            if fd < 0 {
+                return Err(Error::Os("memfd_create", io::Error::last_os_error()));
+            }
+            if libc::ftruncate(fd, FILE_SIZE as i64) < 0 {
+                let e = io::Error::last_os_error();
+                libc::close(fd);
+                return Err(Error::Os("ftruncate", e));
+            }
+            let p = libc::mmap(
+                std::ptr::null_mut(),
+                FILE_SIZE as usize,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED | libc::MAP_NORESERVE,
+                fd,
+                0,
+            );
+            if p == libc::MAP_FAILED {
+                let e = io::Error::last_os_error();
+                libc::close(fd);
+                return Err(Error::Os("mmap", e));
+            }
+            Ok(Shared { fd, memory: p.cast() })
+        }
+    }
+
+    fn write(&mut self, offset: u64, bytes: &[u8]) {
+        assert!(offset + bytes.len() as u64 <= FILE_SIZE);
+        // SAFETY: within the mapping, by the assertion. The guest, which maps the same memory, is
+        // stopped whenever the tracer runs.
+        unsafe {
+            std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.memory.add(offset as usize), bytes.len());
+        }
+    }
+
+    fn read(&self, offset: u64, buf: &mut [u8]) {
+        assert!(offset + buf.len() as u64 <= FILE_SIZE);
+        // SAFETY: as for `write`.
+        unsafe {
+            std::ptr::copy_nonoverlapping(self.memory.add(offset as usize), buf.as_mut_ptr(), buf.len());
+        }
+    }
+
+    fn word(&self, offset: u64) -> u64 {
+        let mut b = [0; 8];
+        self.read(offset, &mut b);
+        u64::from_le_bytes(b)
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        // SAFETY: the mapping and the descriptor are ours and not used again.
+        unsafe {
+            libc::munmap(self.memory.cast(), FILE_SIZE as usize);
+            libc::close(self.fd);
+        }
+    }
+}
+
+/// All translated code of one guest image.
+pub(crate) struct Cache {
+    shared: Shared,
+    pub(crate) layout: Layout,
+    pub(crate) regions: Vec<Region>,
+    blocks: Vec<Block>,
+    by_pc: FxHashMap<u64, BlockId>,
+    by_page: FxHashMap<u64, Vec<BlockId>>,
+    pub(crate) points: Vec<Point>,
+    owners: Vec<BlockId>,
+    /// Points of the bounded run in progress; their ids count down from the top.
+    bounded: Vec<Point>,
+    bounded_map: Vec<MapEntry>,
+    pub(crate) translated: u64,
+    l2_used: usize,
+    /// Changes whenever block and point ids lose their meaning.
+    pub(crate) generation: u64,
+}
+
+/// Ids of the points of bounded runs begin here.
+const FIRST_BOUNDED: u32 = 0xf000_0000;
+
+impl Cache {
+    pub(crate) fn new(layout: Layout) -> Result<Self, Error> {
+        Ok(Cache {
+            shared: Shared::new()?,
+            layout,
+            regions: Vec::new(),
+            blocks: Vec::new(),
+            by_pc: FxHashMap::default(),
+            by_page: FxHashMap::default(),
+            points: Vec::new(),
+            owners: Vec::new(),
+            bounded: Vec::new(),
+            bounded_map: Vec::new(),
+            translated: 0,
+            l2_used: 0,
+            generation: 0,
+        })
+    }
+
+    /// The descriptor that the guest maps.
+    pub(crate) fn fd(&self) -> i32 {
+        self.shared.fd
+    }
+
+    pub(crate) fn region_offset(region: usize) -> u64 {
+        SHARED_SIZE + region as u64 * REGION_SIZE
+    }
+
+    /// Adds the region that the guest has mapped at `base`.
+    pub(crate) fn add_region(&mut self, base: u64) {
+        assert!(self.regions.len() < MAX_REGIONS);
+        let (code, labels) = routines::assemble(self.layout, base + BOUNDED_SIZE);
+        assert!(code.len() as u64 <= ROUTINES_SIZE);
+        let offset = Self::region_offset(self.regions.len());
+        self.shared.write(offset + BOUNDED_SIZE, &code);
+        let cursor = base + BOUNDED_SIZE + ROUTINES_SIZE;
+        self.regions.push(Region { base, cursor, labels, placed: Vec::new() });
+        if self.regions.len() == 1 {
+            self.clear_table();
+        }
+    }
+
+    pub(crate) fn can_grow(&self) -> bool {
+        self.regions.len() < MAX_REGIONS
+    }
+
+    fn clear_table(&mut self) {
+        let miss = self.regions[0].labels.miss.to_le_bytes();
+        let table: Vec<u8> = miss.iter().copied().cycle().take(65536 * 8).collect();
+        self.shared.write(self.layout.table() - self.layout.shared(), &table);
+    }
+
+    /// A region near `pc` with room for another block.
+    pub(crate) fn region_near(&self, pc: u64) -> Option<usize> {
+        self.regions.iter().position(|r| {
+            let near = pc.abs_diff(r.base) < 0x7000_0000 && pc.abs_diff(r.base + REGION_SIZE) < 0x7000_0000;
+            near && r.cursor + 0x4000 < r.base + REGION_SIZE
+        })
+    }
+
+    /// Where the next block of `region` goes.
+    pub(crate) fn cursor(&self, region: usize) -> u64 {
+        self.regions[region].cursor
+    }
+
+    pub(crate) fn routines(&self, region: usize) -> Routines {
+        let l = self.regions[region].labels;
+        Routines { miss: l.miss, syscall: l.syscall }
+    }
+
+    pub(crate) fn bounded_at(&self, region: usize) -> u64 {
+        self.regions[region].base
+    }
+
+    pub(crate) fn next_point(&self) -> u32 {
+        self.points.len() as u32
+    }
+
+    pub(crate) const fn first_bounded() -> u32 {
+        FIRST_BOUNDED
+    }
+
+    fn write_host(&mut self, region: usize, host: u64, bytes: &[u8]) {
+        let offset = Self::region_offset(region) + (host - self.regions[region].base);
+        self.shared.write(offset, bytes);
+    }
+
+    pub(crate) fn region_of(&self, host: u64) -> Option<usize> {
+        self.regions.iter().position(|r| host >= r.base && host < r.base + REGION_SIZE)
+    }
+
+    /// Reads the shared tables, by guest address.
+    pub(crate) fn read_shared(&self, addr: u64, buf: &mut [u8]) {
+        self.shared.read(addr - self.layout.shared(), buf);
+    }
+
+    pub(crate) fn write_shared(&mut self, addr: u64, bytes: &[u8]) {
+        self.shared.write(addr - self.layout.shared(), bytes);
+    }
+
+    /// The id in the stop whose `int3` stands at `host`.
+    pub(crate) fn point_at(&self, host: u64) -> Option<(u32, &Point)> {
+        let region = self.region_of(host)?;
+        let mut b = [0; 8];
+        self.shared.read(Self::region_offset(region) + (host - self.regions[region].base), &mut b);
+        if b[..4] != [0xcc, 0x90, 0x90, 0x90] {
+            return None;
+        }
+        let id = u32::from_le_bytes(b[4..].try_into().expect("four bytes"));
+        let point = if id >= FIRST_BOUNDED {
+            self.bounded.get((id - FIRST_BOUNDED) as usize)?
+        } else {
+            self.points.get(id as usize)?
+        };
+        Some((id, point))
+    }
+
+    pub(crate) fn lookup(&self, pc: u64) -> Option<BlockId> {
+        self.by_pc.get(&pc).copied()
+    }
+
+    pub(crate) fn block(&self, id: BlockId) -> &Block {
+        &self.blocks[id.0 as usize]
+    }
+
+    /// Lays down a translated block and links what can be linked.
+    pub(crate) fn place(&mut self, region: usize, pc: u64, ranges: Vec<(u64, u64)>, t: Translation, prologue: bool) -> BlockId {
+        let id = BlockId(self.blocks.len() as u32);
+        let start = self.regions[region].cursor;
+        self.write_host(region, start, &t.bytes);
+        let r = &mut self.regions[region];
+        r.cursor = (start + t.bytes.len() as u64 + 15) & !15;
+        r.placed.push((start, id));
+        let first_point = self.points.len() as u32;
+        let points = t.points.len() as u32;
+        self.owners.resize(self.owners.len() + t.points.len(), id);
+        self.points.extend(t.points);
+        for &(a, b) in &ranges {
+            for page in a >> 12..=(b - 1) >> 12 {
+                let list = self.by_page.entry(page).or_default();
+                if list.last() != Some(&id) {
+                    list.push(id);
+                }
+            }
+        }
+        let entry = start + u64::from(t.entry);
+        self.blocks.push(Block {
+            pc,
+            entry,
+            indirect: None,
+            start,
+            first_point,
+            points,
+            map: t.map,
+            incoming: Vec::new(),
+            ranges,
+            retired: false,
+        });
+        self.by_pc.insert(pc, id);
+        self.translated += 1;
+        if prologue {
+            self.blocks[id.0 as usize].indirect = Some(start);
+            self.enter_tables(pc, start);
+        }
+        for p in first_point..first_point + points {
+            if let Point::Exit { target, .. } = self.points[p as usize]
+                && let Some(to) = self.lookup(target)
+            {
+                self.link(p, to);
+            }
+        }
+        id
+    }
+
+    /// Lays down a run that stops at each way out and is not kept.
+    pub(crate) fn place_bounded(&mut self, region: usize, t: Translation) -> u64 {
+        assert!(t.bytes.len() as u64 <= BOUNDED_SIZE);
+        let base = self.regions[region].base;
+        self.write_host(region, base, &t.bytes);
+        self.bounded = t.points;
+        self.bounded_map = t.map;
+        base + u64::from(t.entry)
+    }
+
+    /// Direct ways out of a block that lead to code not translated yet.
+    pub(crate) fn open_exits(&self, id: BlockId) -> impl Iterator<Item = (u32, u64)> + '_ {
+        let b = self.block(id);
+        (b.first_point..b.first_point + b.points).filter_map(|p| match self.points[p as usize] {
+            Point::Exit { target, linked: None, .. } => Some((p, target)),
+            _ => None,
+        })
+    }
+
+    /// Makes the exit jump straight to the block.
+    pub(crate) fn link(&mut self, exit: u32, to: BlockId) {
+        let entry = self.block(to).entry;
+        let Point::Exit { site, stub, ref mut linked, .. } = self.points[exit as usize] else {
+            return;
+        };
+        *linked = Some(to);
+        self.blocks[to.0 as usize].incoming.push(exit);
+        let region = self.region_of(site).expect("exits are in regions");
+        let rel = entry.wrapping_sub(site + 4) as i64;
+        if let Ok(rel) = i32::try_from(rel) {
+            self.write_host(region, site, &rel.to_le_bytes());
+        } else {
+            self.write_host(region, stub, &far_jump(entry));
+        }
+    }
+
+    fn unlink(&mut self, exit: u32) {
+        let Point::Exit { site, stub, ref mut linked, .. } = self.points[exit as usize] else {
+            return;
+        };
+        *linked = None;
+        let region = self.region_of(site).expect("exits are in regions");
+        let rel = stub.wrapping_sub(site + 4) as i32;
+        self.write_host(region, site, &rel.to_le_bytes());
+        self.write_host(region, stub, &far_stop_bytes(exit));
+    }
+
+    /// Makes a block reachable by indirect branches.
+    pub(crate) fn make_indirect(&mut self, id: BlockId) {
+        let (pc, entry) = (self.block(id).pc, self.block(id).entry);
+        if let Some(at) = self.block(id).indirect {
+            self.enter_tables(pc, at);
+            return;
+        }
+        let region = self.region_of(entry).expect("blocks are in regions");
+        let at = self.regions[region].cursor;
+        let bytes = thunk(pc, entry, at, self.routines(region));
+        self.write_host(region, at, &bytes);
+        self.regions[region].cursor = (at + bytes.len() as u64 + 15) & !15;
+        self.blocks[id.0 as usize].indirect = Some(at);
+        self.enter_tables(pc, at);
+    }
+
+    fn enter_tables(&mut self, pc: u64, host: u64) {
+        let at = self.layout.table() - self.layout.shared() + (pc & 0xffff) * 8;
+        self.shared.write(at, &host.to_le_bytes());
+        let slot = self.l2_slot(pc);
+        if self.shared.word(slot) != pc {
+            self.l2_used += 1;
+        }
+        self.shared.write(slot, &pc.to_le_bytes());
+        self.shared.write(slot + 8, &host.to_le_bytes());
+    }
+
+    /// The second table has no room for more: it is kept at most three quarters full.
+    pub(crate) fn tables_full(&self) -> bool {
+        self.l2_used > 3 << (L2_BITS - 2) || self.points.len() > 0x7000_0000
+    }
+
+    fn l2_slot(&self, pc: u64) -> u64 {
+        let base = self.layout.l2() - self.layout.shared();
+        let mask = (1u64 << L2_BITS) - 1;
+        let mut i = pc.wrapping_mul(L2_MULTIPLIER) >> (64 - L2_BITS);
+        loop {
+            let at = base + i * 16;
+            let key = self.shared.word(at);
+            if key == pc || key == 0 {
+                return at;
+            }
+            i = (i + 1) & mask;
+        }
+    }
+
+    /// Retires every block made from bytes in the given range. Says whether there were any.
+    pub(crate) fn retire(&mut self, start: u64, end: u64) -> bool {
+        let mut any = false;
+        if end <= start {
+            return false;
+        }
+        let pages: Vec<u64> = if (end - start) >> 12 > self.by_page.len() as u64 {
+            self.by_page.keys().copied().filter(|&p| p >= start >> 12 && p <= (end - 1) >> 12).collect()
+        } else {
+            (start >> 12..=(end - 1) >> 12).filter(|p| self.by_page.contains_key(p)).collect()
+        };
+        for page in pages {
+            let Some(list) = self.by_page.get_mut(&page) else { continue };
+            let list = std::mem::take(list);
+            let mut kept = Vec::new();
+            for id in list {
+                let b = self.block(id);
+                if b.retired {
+                    continue;
+                }
+                if b.ranges.iter().any(|&(a, z)| a < end && z > start) {
+                    self.retire_block(id);
+                    any = true;
+                } else {
+                    kept.push(id);
+                }
+            }
+            if kept.is_empty() {
+                self.by_page.remove(&page);
+            } else {
+                self.by_page.insert(page, kept);
+            }
+        }
+        any
+    }
+
+    fn retire_block(&mut self, id: BlockId) {
+        let b = &mut self.blocks[id.0 as usize];
+        b.retired = true;
+        let (pc, indirect) = (b.pc, b.indirect);
+        let incoming = std::mem::take(&mut b.incoming);
+        let (first, n) = (b.first_point, b.points);
+        for exit in incoming {
+            // The exit may belong to a retired block or have been linked elsewhere since.
+            if matches!(self.points[exit as usize], Point::Exit { linked: Some(to), .. } if to == id) {
+                self.unlink(exit);
+            }
+        }
+        for p in first..first + n {
+            if let Point::Exit { linked: Some(to), .. } = self.points[p as usize] {
+                self.blocks[to.0 as usize].incoming.retain(|&e| e != p);
+            }
+        }
+        if self.by_pc.get(&pc) == Some(&id) {
+            self.by_pc.remove(&pc);
+        }
+        if let Some(host) = indirect {
+            let miss = self.regions[0].labels.miss;
+            let at = self.layout.table() - self.layout.shared() + (pc & 0xffff) * 8;
+            if self.shared.word(at) == host {
+                self.shared.write(at, &miss.to_le_bytes());
+            }
+            // A key once in the second table stays; it leads to the miss stop from now on.
+            let slot = self.l2_slot(pc);
+            if self.shared.word(slot) == pc {
+                let absent = self.regions[0].labels.miss_stop;
+                self.shared.write(slot + 8, &absent.to_le_bytes());
+            }
+        }
+    }
+
+    /// Forgets everything that was translated.
+    pub(crate) fn clear(&mut self) {
+        self.blocks.clear();
+        self.by_pc.clear();
+        self.by_page.clear();
+        self.points.clear();
+        self.owners.clear();
+        self.l2_used = 0;
+        self.generation += 1;
+        for r in &mut self.regions {
+            r.placed.clear();
+            r.cursor = r.base + BOUNDED_SIZE + ROUTINES_SIZE;
+        }
+        if !self.regions.is_empty() {
+            self.clear_table();
+        }
+        let zeros = vec![0; 16 << L2_BITS];
+        self.shared.write(self.layout.l2() - self.layout.shared(), &zeros);
+    }
+
+    /// The guest state that a stop at `host` inside translated code stands for.
+    pub(crate) fn state_at(&self, host: u64) -> Option<MapEntry> {
+        let region = &self.regions[self.region_of(host)?];
+        let find = |map: &[MapEntry], offset: u32| {
+            map.partition_point(|e| e.host <= offset).checked_sub(1).map(|i| map[i])
+        };
+        if host < region.base + BOUNDED_SIZE {
+            return find(&self.bounded_map, (host - region.base) as u32);
+        }
+        let i = region.placed.partition_point(|&(start, _)| start <= host).checked_sub(1)?;
+        let (start, id) = region.placed[i];
+        find(&self.block(id).map, (host - start) as u32)
+    }
+
+    /// `host` is where the translation of a guest instruction begins.
+    pub(crate) fn is_edge(&self, host: u64) -> bool {
+        let Some(region) = self.region_of(host).map(|r| &self.regions[r]) else { return false };
+        let begins = |map: &[MapEntry], offset: u64| map.iter().any(|e| u64::from(e.host) == offset);
+        if self.in_bounded(host) {
+            return begins(&self.bounded_map, host - region.base);
+        }
+        let Some(i) = region.placed.partition_point(|&(start, _)| start <= host).checked_sub(1) else { return false };
+        let (start, id) = region.placed[i];
+        begins(&self.block(id).map, host - start)
+    }
+
+    /// `host` belongs to a bounded run.
+    pub(crate) fn in_bounded(&self, host: u64) -> bool {
+        self.regions.iter().any(|r| host >= r.base && host < r.base + BOUNDED_SIZE)
+    }
+
+    /// The pages that have translated code.
+    pub(crate) fn has_code(&self, page: u64) -> bool {
+        self.by_page.get(&page).is_some_and(|l| l.iter().any(|&id| !self.block(id).retired))
+    }
+}

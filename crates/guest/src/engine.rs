@@ -1,0 +1,833 @@
+//! Running guest code out of the code cache, from one stop that matters to the next.
+//!
+//! This is the mechanism without policy: it translates what is about to run, links it, keeps the
+//! step counter, and turns each stop of the process into a [`Stop`] in guest terms. What a system
+//! call or a signal means (record it, take it from a recording) is decided above.
+//!
+//! Between two calls of [`Engine::go`] the guest stands *at a boundary*: `regs` holds its
+//! registers, rip being a guest address, and the process's own registers are of no account. They
+//! are written when it is resumed.
+
+use std::collections::VecDeque;
+
+use rustc_hash::FxHashMap;
+
+use crate::cache::{BlockId, Cache};
+use crate::layout::{Layout, REGION_SIZE, slot};
+use crate::maps::{Maps, Protection};
+use crate::memory::Memory;
+use crate::ptrace::{Resume, Tracee, UserRegs, Wait};
+use crate::translate::{Fetch, MAX_INSNS, Point, Request, decode, translate};
+use crate::signals::{Disposition, Dispositions};
+use crate::{Error, Stats};
+
+/// Steps between two looks at the guest when nobody asked for fewer. Any number will do whose
+/// negation has a top byte that is not zero.
+const NO_LIMIT: u64 = 1 << 60;
+
+/// Blocks translated ahead of being reached, per stop.
+const AHEAD: usize = 24;
+
+/// Why the guest stopped, in guest terms.
+#[derive(Debug)]
+pub(crate) enum Stop {
+    /// At the step asked for, or at a boundary because something is pending.
+    Boundary,
+    /// The system call in `regs` is to be carried out. rip is at the instruction, which counts as
+    /// executed; rcx and r11 have the values that it leaves.
+    Syscall,
+    /// A system call run on the spot was interrupted with this (kernel-internal) result.
+    Interrupted(i64),
+    /// The instruction at rip is to be carried out.
+    Special,
+    /// The instruction at rip raised this signal and has not been executed.
+    Fault { signal: i32, info: [u8; 128] },
+    /// There is no code to execute at rip.
+    NoCode,
+    /// A stop armed at rip has counted down; the instruction has not been executed.
+    Armed,
+    /// A hardware watchpoint: the instruction before rip touched what is watched.
+    Watched,
+    Ended(Wait),
+}
+
+/// A signal that has arrived and waits for the next boundary.
+#[derive(Clone, Debug)]
+pub(crate) struct Pending {
+    pub(crate) signal: i32,
+    pub(crate) info: [u8; 128],
+}
+
+/// Guest code bytes, page by page.
+pub(crate) struct CodeBytes {
+    pages: FxHashMap<u64, Box<[u8; 4096]>>,
+    window: Vec<u8>,
+}
+
+pub(crate) struct Engine {
+    pub(crate) tracee: Tracee,
+    /// The current thread's page.
+    pub(crate) page: u64,
+    pub(crate) memory: Memory,
+    pub(crate) cache: Cache,
+    pub(crate) maps: Maps,
+    maps_stale: bool,
+    code: CodeBytes,
+    /// Pages write-protected because their code is translated, with what the guest believes.
+    pub(crate) protected: FxHashMap<u64, Protection>,
+    pub(crate) regs: UserRegs,
+    pub(crate) pending: VecDeque<Pending>,
+    /// The last stop was one in which a signal can be given to the guest.
+    pub(crate) can_deliver: bool,
+    /// Countdown slot of each armed stop, by address.
+    pub(crate) armed: FxHashMap<u64, u32>,
+    pub(crate) stats: Stats,
+    pub(crate) dispositions: Dispositions,
+    /// Source of the last indirect branch that missed.
+    pub(crate) last_branch: u64,
+}
+
+struct Fetcher<'a> {
+    code: &'a mut CodeBytes,
+    maps: &'a Maps,
+    memory: &'a Memory,
+}
+
+impl Fetcher<'_> {
+    fn page(&mut self, page: u64) -> bool {
+        if self.code.pages.contains_key(&page) {
+            return true;
+        }
+        let addr = page << 12;
+        if !self.maps.find(addr).is_some_and(|m| m.protection.execute) {
+            return false;
+        }
+        let mut bytes = Box::new([0; 4096]);
+        if self.memory.read(addr, &mut bytes[..]) != 4096 {
+            return false;
+        }
+        self.code.pages.insert(page, bytes);
+        true
+    }
+}
+
+impl Fetch for Fetcher<'_> {
+    fn fetch(&mut self, pc: u64) -> &[u8] {
+        let page = pc >> 12;
+        if pc >> 47 != 0 || !self.page(page) {
+            return &[];
+        }
+        let offset = (pc & 4095) as usize;
+        if offset <= 4096 - 128 {
+            return &self.code.pages[&page][offset..];
+        }
+        // Near its end a page is continued by the next, for instructions that cross.
+        self.page(page + 1);
+        let window = &mut self.code.window;
+        window.clear();
+        window.extend_from_slice(&self.code.pages[&page][offset..]);
+        if let Some(next) = self.code.pages.get(&(page + 1)) {
+            window.extend_from_slice(&next[..128]);
+        }
+        window
+    }
+}
+
+impl Engine {
+    pub(crate) fn new(tracee: Tracee, layout: Layout, regs: UserRegs) -> Result<Self, Error> {
+        Ok(Engine {
+            tracee,
+            page: layout.thread(0),
+            memory: Memory::of(tracee.0),
+            cache: Cache::new(layout)?,
+            maps: Maps::default(),
+            maps_stale: true,
+            code: CodeBytes { pages: FxHashMap::default(), window: Vec::new() },
+            protected: FxHashMap::default(),
+            regs,
+            pending: VecDeque::new(),
+            can_deliver: false,
+            armed: FxHashMap::default(),
+            stats: Stats::default(),
+            dispositions: Dispositions::inherited(tracee.0),
+            last_branch: 0,
+        })
+    }
+
+    // ---- the thread's page -------------------------------------------------------------------
+
+    pub(crate) fn slot(&self, offset: u32) -> Result<u64, Error> {
+        self.memory.read_u64(self.page + u64::from(offset)).map_err(|_| Error::Lost)
+    }
+
+    pub(crate) fn set_slot(&mut self, offset: u32, value: u64) -> Result<(), Error> {
+        self.memory.write_u64(self.page + u64::from(offset), value).map_err(|_| Error::Lost)
+    }
+
+    /// Instructions executed since the guest began.
+    pub(crate) fn step(&self) -> Result<u64, Error> {
+        let mut b = [0; 16];
+        self.memory.read_exact(self.page + u64::from(slot::COUNT), &mut b).map_err(|_| Error::Lost)?;
+        let (count, base) = b.split_at(8);
+        let word = |b: &[u8]| u64::from_le_bytes(b.try_into().expect("eight bytes"));
+        Ok(word(count).wrapping_add(word(base)))
+    }
+
+    /// Sets the step count, and how many steps may pass before the guest stops.
+    fn set_step(&mut self, step: u64, budget: u64) -> Result<(), Error> {
+        let mut b = [0; 16];
+        b[..8].copy_from_slice(&budget.wrapping_neg().to_le_bytes());
+        b[8..].copy_from_slice(&step.wrapping_add(budget).to_le_bytes());
+        self.memory.write(self.page + u64::from(slot::COUNT), &b).map_err(|_| Error::Lost)
+    }
+
+    pub(crate) fn reset_step(&mut self, step: u64) -> Result<(), Error> {
+        self.set_step(step, NO_LIMIT)
+    }
+
+    pub(crate) fn add_steps(&mut self, n: u64) -> Result<(), Error> {
+        let step = self.step()?;
+        self.set_step(step + n, NO_LIMIT)
+    }
+
+    // ---- address space -----------------------------------------------------------------------
+
+    pub(crate) fn refresh_maps(&mut self) -> Result<(), Error> {
+        if self.maps_stale {
+            self.maps = Maps::of(self.tracee.0)?;
+            // What the engine took away from the guest's protections is put back in the picture.
+            for m in &mut self.maps.list {
+                if self.protected.range_has(m.start, m.end) {
+                    m.protection.write = true;
+                }
+            }
+            self.maps_stale = false;
+        }
+        Ok(())
+    }
+
+    /// The guest changed its address space in this range.
+    pub(crate) fn changed(&mut self, start: u64, end: u64) {
+        self.maps_stale = true;
+        self.cache.retire(start, end);
+        self.code.pages.retain(|&p, _| p < start >> 12 || p > (end.max(1) - 1) >> 12);
+        self.protected.retain(|&p, _| p < start >> 12 || p > (end.max(1) - 1) >> 12);
+    }
+
+    pub(crate) fn changed_everything(&mut self) {
+        self.maps_stale = true;
+        self.cache.clear();
+        self.code.pages.clear();
+        self.protected.clear();
+    }
+
+    /// Carries out a system call in the guest's name and returns its result. Signals that arrive
+    /// meanwhile become pending.
+    pub(crate) fn inject(&mut self, nr: i64, args: [u64; 6]) -> Result<i64, Error> {
+        let gadget = self.cache.regions[0].labels.gadget;
+        self.inject_at(gadget, nr, args)
+    }
+
+    pub(crate) fn inject_at(&mut self, gadget: u64, nr: i64, args: [u64; 6]) -> Result<i64, Error> {
+        let mut regs = self.regs;
+        regs.rip = gadget;
+        regs.orig_rax = u64::MAX;
+        regs.rax = nr as u64;
+        (regs.rdi, regs.rsi, regs.rdx) = (args[0], args[1], args[2]);
+        (regs.r10, regs.r8, regs.r9) = (args[3], args[4], args[5]);
+        self.tracee.set_regs(&regs)?;
+        loop {
+            self.tracee.resume(Resume::Run)?;
+            self.stats.stops += 1;
+            match self.tracee.wait()? {
+                Wait::Signal(libc::SIGTRAP) => {
+                    let after = self.tracee.regs()?;
+                    if after.rip == gadget + 3 {
+                        self.can_deliver = true;
+                        return Ok(after.rax as i64);
+                    }
+                    self.note_signal(libc::SIGTRAP)?;
+                }
+                Wait::Signal(sig) => self.note_signal(sig)?,
+                Wait::Event(_) => {}
+                Wait::Group(_) => {}
+                Wait::Exited(_) | Wait::Killed(_) => return Err(Error::Lost),
+            }
+        }
+    }
+
+    pub(crate) fn note_signal(&mut self, signal: i32) -> Result<(), Error> {
+        let info = self.tracee.siginfo()?;
+        self.pending.push_back(Pending { signal, info });
+        Ok(())
+    }
+
+    fn protect(&mut self, page: u64, protection: Protection) -> Result<(), Error> {
+        let r = self.inject(libc::SYS_mprotect, [page << 12, 4096, protection.bits(), 0, 0, 0])?;
+        if r < 0 { Err(Error::Internal(format!("mprotect of page {page:#x} failed: {r}"))) } else { Ok(()) }
+    }
+
+    /// Gives every page that was write-protected back its guest protection.
+    pub(crate) fn unprotect_all(&mut self) -> Result<(), Error> {
+        for (page, p) in std::mem::take(&mut self.protected) {
+            self.protect(page, p)?;
+        }
+        Ok(())
+    }
+
+    /// Makes `page` writable again because the guest (or the kernel in its name) writes to it.
+    pub(crate) fn release_page(&mut self, page: u64) -> Result<bool, Error> {
+        let Some(p) = self.protected.remove(&page) else { return Ok(false) };
+        self.protect(page, p)?;
+        self.cache.retire(page << 12, (page + 1) << 12);
+        self.code.pages.remove(&page);
+        self.stats.code_changes += 1;
+        Ok(true)
+    }
+
+    pub(crate) fn add_region(&mut self, base: u64) -> Result<(), Error> {
+        let index = self.cache.regions.len();
+        let path = format!("/proc/{}/fd/{}\0", std::process::id(), self.cache.fd());
+        let scratch = self.page + u64::from(slot::SCRATCH);
+        self.memory.write(scratch, path.as_bytes())?;
+        let at_fdcwd = libc::AT_FDCWD as u64;
+        let fd = self.inject(libc::SYS_openat, [at_fdcwd, scratch, (libc::O_RDWR | libc::O_CLOEXEC) as u64, 0, 0, 0])?;
+        if fd < 0 {
+            return Err(Error::Internal(format!("the guest cannot open the code cache: {fd}")));
+        }
+        self.map_region(base, index, fd as u64)?;
+        self.inject(libc::SYS_close, [fd as u64, 0, 0, 0, 0, 0])?;
+        self.cache.add_region(base);
+        Ok(())
+    }
+
+    fn map_region(&mut self, base: u64, index: usize, fd: u64) -> Result<(), Error> {
+        let flags = (libc::MAP_SHARED | libc::MAP_FIXED_NOREPLACE) as u64;
+        let prot = (libc::PROT_READ | libc::PROT_EXEC) as u64;
+        let r = self.inject(libc::SYS_mmap, [base, REGION_SIZE, prot, flags, fd, Cache::region_offset(index)])?;
+        self.maps_stale = true;
+        if r as u64 != base {
+            return Err(Error::Internal(format!("no place for a code region at {base:#x}: {r}")));
+        }
+        Ok(())
+    }
+
+    /// The engine's own parts of the address space.
+    pub(crate) fn owns(&self, start: u64, end: u64) -> bool {
+        let layout = self.cache.layout;
+        let hit = |a: u64, b: u64| start < b && end > a;
+        hit(layout.base, layout.first_region())
+            || self.cache.regions.iter().any(|r| hit(r.base, r.base + REGION_SIZE))
+    }
+
+    // ---- translation -------------------------------------------------------------------------
+
+    fn region_for(&mut self, pc: u64) -> Result<usize, Error> {
+        if let Some(r) = self.cache.region_near(pc) {
+            return Ok(r);
+        }
+        if self.cache.can_grow() {
+            self.refresh_maps()?;
+            if let Some(base) = self.maps.gap_near(pc, REGION_SIZE, 0x6000_0000) {
+                self.add_region(base)?;
+                return Ok(self.cache.regions.len() - 1);
+            }
+        }
+        // No room near: rip-relative operands go through a register instead.
+        if let Some(r) = self.cache.regions.iter().position(|r| self.cache.region_near(r.base) .is_some()) {
+            return Ok(r);
+        }
+        self.cache.clear();
+        Ok(0)
+    }
+
+    fn translate_block(&mut self, pc: u64, prologue: bool) -> Result<Option<BlockId>, Error> {
+        if self.cache.tables_full() {
+            self.cache.clear();
+        }
+        self.refresh_maps()?;
+        let block = {
+            let armed = &self.armed;
+            let mut fetcher = Fetcher { code: &mut self.code, maps: &self.maps, memory: &self.memory };
+            decode(pc, MAX_INSNS, &mut fetcher, &|at| armed.contains_key(&at))
+        };
+        if block.insns.is_empty() && block.special.is_none() {
+            return Ok(None);
+        }
+        self.guard_pages(&block.ranges)?;
+        let region = self.region_for(pc)?;
+        let request = Request {
+            host: self.cache.cursor(region),
+            layout: self.cache.layout,
+            routines: self.cache.routines(region),
+            first_point: self.cache.next_point(),
+            prologue,
+            armed: self.armed.get(&pc).copied(),
+            bounded: false,
+        };
+        let t = translate(&block, request);
+        Ok(Some(self.cache.place(region, pc, block.ranges, t, prologue)))
+    }
+
+    /// Write-protects pages about to be translated that the guest could change unseen.
+    fn guard_pages(&mut self, ranges: &[(u64, u64)]) -> Result<(), Error> {
+        for &(a, b) in ranges {
+            for page in a >> 12..=(b - 1) >> 12 {
+                let Some(m) = self.maps.find(page << 12) else { continue };
+                if m.protection.write && !self.protected.contains_key(&page) {
+                    let p = m.protection;
+                    self.protect(page, Protection { write: false, ..p })?;
+                    self.protected.insert(page, p);
+                    // Its bytes may have changed since they were read.
+                    let mut bytes = [0; 4096];
+                    self.memory.read_exact(page << 12, &mut bytes).map_err(|_| Error::Lost)?;
+                    if self.code.pages.get(&page).is_some_and(|old| **old != bytes) {
+                        return Err(Error::Internal(format!("code at {:#x} changed while it was read", page << 12)));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The block at `pc`, translated if need be together with what it leads to.
+    fn block_at(&mut self, pc: u64, prologue: bool) -> Result<Option<BlockId>, Error> {
+        if let Some(id) = self.cache.lookup(pc) {
+            return Ok(Some(id));
+        }
+        let Some(first) = self.translate_block(pc, prologue)? else { return Ok(None) };
+        let generation = self.cache.generation;
+        let mut queue: VecDeque<(u32, u64)> = self.cache.open_exits(first).collect();
+        let mut left = AHEAD;
+        while let Some((exit, target)) = queue.pop_front() {
+            let id = match self.cache.lookup(target) {
+                Some(id) => id,
+                None if left == 0 => continue,
+                None => {
+                    left -= 1;
+                    let Some(id) = self.translate_block(target, false)? else { continue };
+                    queue.extend(self.cache.open_exits(id));
+                    id
+                }
+            };
+            if self.cache.generation != generation {
+                break;
+            }
+            self.cache.link(exit, id);
+        }
+        match self.cache.lookup(pc) {
+            Some(id) => Ok(Some(id)),
+            None => self.translate_block(pc, prologue),
+        }
+    }
+
+    // ---- running -----------------------------------------------------------------------------
+
+    /// Runs from the present boundary. With a goal, stops exactly there at the latest.
+    pub(crate) fn go(&mut self, goal: Option<u64>) -> Result<Stop, Error> {
+        if let Some(goal) = goal {
+            let step = self.step()?;
+            if step >= goal {
+                return Ok(Stop::Boundary);
+            }
+            if goal - step <= MAX_INSNS as u64 {
+                return self.approach(goal);
+            }
+            self.set_step(step, goal - step - MAX_INSNS as u64)?;
+        }
+        let Some(id) = self.block_at(self.regs.rip, false)? else {
+            return Ok(Stop::NoCode);
+        };
+        let mut host = self.cache.block(id).entry;
+        loop {
+            self.enter(host)?;
+            let wait = self.wait_in_cache()?;
+            let Wait::Signal(signal) = wait else { return Ok(Stop::Ended(wait)) };
+            let at = self.regs.rip.wrapping_sub(1);
+            if signal == libc::SIGTRAP
+                && let Some(region) = self.cache.region_of(at)
+            {
+                let labels = self.cache.regions[region].labels;
+                if at == labels.miss_stop {
+                    let target = self.regs.rcx;
+                    self.restore_pair()?;
+                    self.regs.rip = target;
+                    self.stats.indirect_misses += 1;
+                    let Some(id) = self.block_at(target, true)? else {
+                        self.last_branch = self.branch_source()?;
+                        return Ok(Stop::NoCode);
+                    };
+                    self.cache.make_indirect(id);
+                    host = self.cache.block(id).entry;
+                    continue;
+                }
+                if at == labels.syscall_stop {
+                    self.regs.rip = self.regs.rcx.wrapping_sub(2);
+                    return Ok(Stop::Syscall);
+                }
+                if at == labels.syscall_done_stop {
+                    self.regs.rip = self.regs.rcx;
+                    self.set_slot(slot::PREEMPT, 0)?;
+                    return Ok(Stop::Boundary);
+                }
+                if let Some((id, point)) = self.cache.point_at(at) {
+                    match *point {
+                        Point::Exit { target, .. } => {
+                            self.regs.rip = target;
+                            self.stats.exits += 1;
+                            let generation = self.cache.generation;
+                            let Some(to) = self.block_at(target, false)? else {
+                                return Ok(Stop::NoCode);
+                            };
+                            // Translating may have emptied the cache, and the exit with it.
+                            if self.cache.generation == generation {
+                                self.cache.link(id, to);
+                            }
+                            host = self.cache.block(to).entry;
+                            continue;
+                        }
+                        Point::Budget { pc, uncounted, rcx_saved, .. } => {
+                            return self.out_of_budget(pc, uncounted, rcx_saved, goal);
+                        }
+                        Point::Special { pc, uncounted } => {
+                            debug_assert_eq!(uncounted, 0);
+                            self.regs.rip = pc;
+                            return Ok(Stop::Special);
+                        }
+                        Point::Armed { pc } => {
+                            self.regs.rip = pc;
+                            return Ok(Stop::Armed);
+                        }
+                        Point::Branch { .. } | Point::Bound { .. } | Point::BoundIndirect { .. } => {
+                            return Err(Error::Internal(format!("stopped at {point:?}")));
+                        }
+                    }
+                }
+            }
+            match self.signal_in_cache(signal)? {
+                Some(stop) => return Ok(stop),
+                None => {
+                    // The page was released; the instruction is retried by itself.
+                    match self.bounded(1)? {
+                        Stop::Boundary => {}
+                        stop => return Ok(stop),
+                    }
+                    if !self.pending.is_empty() {
+                        return Ok(Stop::Boundary);
+                    }
+                    return self.go(goal);
+                }
+            }
+        }
+    }
+
+    /// The guest address of the indirect branch that was executed last.
+    pub(crate) fn branch_source(&self) -> Result<u64, Error> {
+        let id = self.slot(slot::SOURCE)? as u32;
+        Ok(match self.cache.points.get(id as usize) {
+            Some(&Point::Branch { pc }) => pc,
+            _ => 0,
+        })
+    }
+
+    fn out_of_budget(&mut self, pc: u64, uncounted: i32, rcx_saved: bool, goal: Option<u64>) -> Result<Stop, Error> {
+        self.regs.rip = pc;
+        let step = self.step()?.wrapping_add_signed(i64::from(uncounted));
+        self.reset_step(step)?;
+        if rcx_saved {
+            self.regs.rcx = self.slot(slot::RCX)?;
+        } else {
+            // The flags are being recomputed here; a few instructions on, they are the guest's.
+            match self.bounded(-i64::from(uncounted) as u64)? {
+                Stop::Boundary => {}
+                stop => return Ok(stop),
+            }
+        }
+        match goal {
+            Some(goal) if self.pending.is_empty() => self.approach(goal),
+            _ => Ok(Stop::Boundary),
+        }
+    }
+
+    /// Goes the last few steps to `goal`.
+    fn approach(&mut self, goal: u64) -> Result<Stop, Error> {
+        loop {
+            let step = self.step()?;
+            if step >= goal || !self.pending.is_empty() {
+                return Ok(Stop::Boundary);
+            }
+            match self.bounded(goal - step)? {
+                Stop::Boundary => {}
+                stop => return Ok(stop),
+            }
+        }
+    }
+
+    /// Runs at most `limit` instructions in a straight line from the present boundary.
+    pub(crate) fn bounded(&mut self, limit: u64) -> Result<Stop, Error> {
+        self.refresh_maps()?;
+        let pc = self.regs.rip;
+        let limit = (limit as usize).clamp(1, MAX_INSNS);
+        let mut block = {
+            let mut fetcher = Fetcher { code: &mut self.code, maps: &self.maps, memory: &self.memory };
+            decode(pc, limit, &mut fetcher, &|_| false)
+        };
+        // A system call is the caller's, as is what the tracer must carry out.
+        if matches!(block.insns.last().map(|i| i.flow), Some(crate::translate::Flow::Syscall)) {
+            let last = block.insns.pop().expect("just seen");
+            if block.insns.is_empty() {
+                let next = last.pc + u64::from(last.len);
+                self.regs.rcx = next;
+                self.regs.r11 = self.regs.eflags;
+                self.add_steps(1)?;
+                return Ok(Stop::Syscall);
+            }
+            block.end = last.pc;
+        }
+        if block.insns.is_empty() {
+            return Ok(if block.special.is_some() { Stop::Special } else { Stop::NoCode });
+        }
+        let region = self.region_for(pc)?;
+        let request = Request {
+            host: self.cache.bounded_at(region),
+            layout: self.cache.layout,
+            routines: self.cache.routines(region),
+            first_point: Cache::first_bounded(),
+            prologue: false,
+            armed: None,
+            bounded: true,
+        };
+        let t = translate(&block, request);
+        let host = self.cache.place_bounded(region, t);
+        self.stats.bounded_runs += 1;
+        self.enter(host)?;
+        loop {
+            let wait = self.wait_in_cache()?;
+            let Wait::Signal(signal) = wait else { return Ok(Stop::Ended(wait)) };
+            let at = self.regs.rip.wrapping_sub(1);
+            if signal == libc::SIGTRAP
+                && let Some((_, point)) = self.cache.point_at(at)
+            {
+                match *point {
+                    Point::Bound { pc, executed } => {
+                        self.regs.rip = pc;
+                        self.add_steps(u64::from(executed))?;
+                        return Ok(Stop::Boundary);
+                    }
+                    Point::BoundIndirect { executed } => {
+                        let target = self.regs.rcx;
+                        self.last_branch = block.insns.last().map_or(0, |i| i.pc);
+                        self.restore_pair()?;
+                        self.regs.rip = target;
+                        self.add_steps(u64::from(executed))?;
+                        return Ok(Stop::Boundary);
+                    }
+                    ref other => return Err(Error::Internal(format!("bounded run stopped at {other:?}"))),
+                }
+            }
+            match self.signal_in_cache(signal)? {
+                Some(stop) => return Ok(stop),
+                None => return self.bounded(1),
+            }
+        }
+    }
+
+    fn restore_pair(&mut self) -> Result<(), Error> {
+        let mut b = [0; 16];
+        self.memory.read_exact(self.page + u64::from(slot::RCX), &mut b).map_err(|_| Error::Lost)?;
+        self.regs.rcx = u64::from_le_bytes(b[..8].try_into().expect("eight bytes"));
+        self.regs.rdx = u64::from_le_bytes(b[8..].try_into().expect("eight bytes"));
+        Ok(())
+    }
+
+    /// Resumes the process at a host address with the guest's registers.
+    fn enter(&mut self, host: u64) -> Result<(), Error> {
+        let mut regs = self.regs;
+        regs.rip = host;
+        regs.orig_rax = u64::MAX;
+        regs.gs_base = self.page;
+        self.tracee.set_regs(&regs)?;
+        self.tracee.resume(Resume::Run)
+    }
+
+    /// Waits for a stop that is not about an asynchronous signal; reads the registers.
+    fn wait_in_cache(&mut self) -> Result<Wait, Error> {
+        loop {
+            let wait = self.tracee.wait()?;
+            self.stats.stops += 1;
+            match wait {
+                Wait::Signal(sig) => {
+                    self.regs = self.tracee.regs()?;
+                    self.can_deliver = true;
+                    if sig == libc::SIGTRAP && self.is_stop(self.regs.rip.wrapping_sub(1)) {
+                        return Ok(wait);
+                    }
+                    let info = self.tracee.siginfo()?;
+                    if is_fault(sig, &info) {
+                        return Ok(wait);
+                    }
+                    if self.dispositions.of(sig) == Disposition::Ignore {
+                        self.tracee.resume(Resume::Deliver(sig))?;
+                        continue;
+                    }
+                    self.pending.push_back(Pending { signal: sig, info });
+                    self.stats.signals += 1;
+                    if self.interrupted_call() {
+                        return Ok(wait);
+                    }
+                    self.ask_to_stop()?;
+                }
+                Wait::Event(_) | Wait::Group(_) => {
+                    // Job control: stay stopped until continued.
+                    let how = if matches!(wait, Wait::Group(_)) { Resume::Listen } else { Resume::Run };
+                    self.tracee.resume(how)?;
+                    continue;
+                }
+                Wait::Exited(_) | Wait::Killed(_) => return Ok(wait),
+            }
+            self.tracee.resume(Resume::Run)?;
+        }
+    }
+
+    fn is_stop(&self, host: u64) -> bool {
+        let Some(r) = self.cache.region_of(host) else { return false };
+        let l = self.cache.regions[r].labels;
+        host == l.miss_stop
+            || host == l.syscall_stop
+            || host == l.syscall_done_stop
+            || self.cache.point_at(host).is_some()
+    }
+
+    /// The process was in a system call run on the spot, and it was cut short.
+    fn interrupted_call(&self) -> bool {
+        let in_call = self.cache.regions.iter().any(|r| self.regs.rip == r.labels.syscall_insn + 2);
+        in_call && (-516..=-512).contains(&(self.regs.rax as i64))
+    }
+
+    /// Sees to it that the guest comes to a boundary soon.
+    fn ask_to_stop(&mut self) -> Result<(), Error> {
+        // Between its load and its store of the counter the guest would undo what is written.
+        for _ in 0..64 {
+            let rip = self.regs.rip;
+            let at_edge = match self.cache.region_of(rip) {
+                None => true,
+                Some(r) => {
+                    let l = self.cache.regions[r].labels;
+                    (rip >= l.miss && rip < l.end) || self.cache.is_edge(rip)
+                }
+            };
+            if at_edge {
+                break;
+            }
+            self.tracee.single_step()?;
+            match self.tracee.wait()? {
+                Wait::Signal(libc::SIGTRAP) => {
+                    self.regs = self.tracee.regs()?;
+                    if self.is_stop(self.regs.rip.wrapping_sub(1)) {
+                        // An `int3` was stepped onto and executed; let it happen again.
+                        self.regs.rip -= 1;
+                        self.tracee.set_regs(&self.regs)?;
+                        return Ok(());
+                    }
+                }
+                // A fault comes again when the guest is resumed; another signal is noted.
+                Wait::Signal(sig) => {
+                    let info = self.tracee.siginfo()?;
+                    if is_fault(sig, &info) {
+                        break;
+                    }
+                    self.pending.push_back(Pending { signal: sig, info });
+                }
+                _ => return Err(Error::Lost),
+            }
+        }
+        let step = self.step()?;
+        self.set_step(step, 1)?;
+        self.set_slot(slot::PREEMPT, 1)
+    }
+
+    /// A signal raised by translated code. `None`: it was the engine's own doing and is mended.
+    fn signal_in_cache(&mut self, signal: i32) -> Result<Option<Stop>, Error> {
+        if self.interrupted_call() {
+            let result = self.regs.rax as i64;
+            self.regs.rax = self.slot(slot::NR)?;
+            self.regs.rcx = self.slot(slot::NEXT)?;
+            self.regs.r11 = self.slot(slot::FLAGS)?;
+            self.regs.eflags = self.regs.r11;
+            self.regs.rsp = self.slot(slot::RSP)?;
+            self.regs.rip = self.regs.rcx.wrapping_sub(2);
+            return Ok(Some(Stop::Interrupted(result)));
+        }
+        let info = self.tracee.siginfo()?;
+        let host = self.regs.rip;
+        let Some(entry) = self.cache.state_at(host) else {
+            return Err(Error::Internal(format!("signal {signal} at {host:#x}, outside of translated code")));
+        };
+        let bounded = self.cache.in_bounded(host);
+        self.regs.rip = entry.pc;
+        if entry.saved.rcx() {
+            self.regs.rcx = self.slot(slot::RCX)?;
+        }
+        if entry.saved.rdx() {
+            self.regs.rdx = self.slot(slot::RDX)?;
+        }
+        if let Some(gpr) = entry.saved.any() {
+            let value = self.slot(slot::ANY)?;
+            *register_mut(&mut self.regs, gpr.0) = value;
+        }
+        if entry.saved.dead_flags() && !bounded {
+            self.regs.eflags &= !0x8d5;
+        }
+        let step = self.step()?.wrapping_add_signed(i64::from(entry.uncounted));
+        self.reset_step(step)?;
+        if signal == libc::SIGSEGV {
+            let page = u64::from_le_bytes(info[16..24].try_into().expect("eight bytes")) >> 12;
+            if self.release_page(page)? {
+                return Ok(None);
+            }
+        }
+        if signal == libc::SIGTRAP {
+            return Ok(Some(Stop::Watched));
+        }
+        Ok(Some(Stop::Fault { signal, info }))
+    }
+}
+
+/// The signal was raised by the instruction itself, not sent.
+fn is_fault(signal: i32, info: &[u8; 128]) -> bool {
+    let code = i32::from_le_bytes(info[8..12].try_into().expect("four bytes"));
+    code > 0
+        && matches!(signal, libc::SIGSEGV | libc::SIGBUS | libc::SIGILL | libc::SIGFPE | libc::SIGTRAP)
+}
+
+/// A general register by its hardware number.
+pub(crate) fn register_mut(regs: &mut UserRegs, n: u8) -> &mut u64 {
+    match n {
+        0 => &mut regs.rax,
+        1 => &mut regs.rcx,
+        2 => &mut regs.rdx,
+        3 => &mut regs.rbx,
+        4 => &mut regs.rsp,
+        5 => &mut regs.rbp,
+        6 => &mut regs.rsi,
+        7 => &mut regs.rdi,
+        8 => &mut regs.r8,
+        9 => &mut regs.r9,
+        10 => &mut regs.r10,
+        11 => &mut regs.r11,
+        12 => &mut regs.r12,
+        13 => &mut regs.r13,
+        14 => &mut regs.r14,
+        _ => &mut regs.r15,
+    }
+}
+
+trait PageRange {
+    fn range_has(&self, start: u64, end: u64) -> bool;
+}
+
+impl PageRange for FxHashMap<u64, Protection> {
+    fn range_has(&self, start: u64, end: u64) -> bool {
+        self.keys().any(|&p| p >= start >> 12 && p < end >> 12)
+    }
+}

@@ -1,0 +1,82 @@
+//! Files whose contents belong to a recording.
+//!
+//! A mapped file (the program, its libraries) must be there for the replay even when it has been
+//! rebuilt or removed since. Copies are named by what identifies a version of a file on this
+//! machine (device, inode, size and both times), kept once in a store beside the recordings, and
+//! hard-linked into each recording that uses them, so that removing a recording gives back exactly
+//! what no other one needs.
+
+use std::fs::{self, File};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use rustc_hash::FxHashMap;
+
+use crate::Error;
+use crate::recording::FileRef;
+
+pub(crate) struct Files {
+    dir: PathBuf,
+    store: PathBuf,
+    known: FxHashMap<String, ()>,
+}
+
+impl Files {
+    /// The files of the recording in `recording`; the store is beside it.
+    pub(crate) fn of(recording: &Path) -> Self {
+        let store = recording.parent().unwrap_or(Path::new(".")).join(".files");
+        Files { dir: recording.join("files"), store, known: FxHashMap::default() }
+    }
+
+    pub(crate) fn path(&self, file: &FileRef) -> PathBuf {
+        self.dir.join(&file.stored)
+    }
+
+    /// Keeps the contents of the first of `sources` that can be opened.
+    pub(crate) fn keep(&mut self, name: &Path, sources: &[PathBuf]) -> Result<FileRef, Error> {
+        let mut opened = None;
+        for s in sources {
+            if let Ok(f) = File::open(s) {
+                opened = Some(f);
+                break;
+            }
+        }
+        let Some(source) = opened else { return Err(Error::Unreadable(name.to_owned())) };
+        let m = source.metadata().map_err(Error::Disk)?;
+        let stored = format!(
+            "{:x}-{:x}-{:x}-{:x}.{:x}-{:x}.{:x}",
+            m.dev(),
+            m.ino(),
+            m.size(),
+            m.mtime(),
+            m.mtime_nsec(),
+            m.ctime(),
+            m.ctime_nsec()
+        );
+        let file = FileRef { name: name.as_os_str().as_bytes().to_vec(), stored: stored.clone() };
+        if self.known.contains_key(&stored) {
+            return Ok(file);
+        }
+        fs::create_dir_all(&self.dir).map_err(Error::Disk)?;
+        let here = self.path(&file);
+        if !here.exists() {
+            fs::create_dir_all(&self.store).map_err(Error::Disk)?;
+            let there = self.store.join(&stored);
+            if !there.exists() {
+                let temporary = self.store.join(format!("{stored}.{}", std::process::id()));
+                let copied = File::create(&temporary).and_then(|mut to| std::io::copy(&mut &source, &mut to));
+                if let Err(e) = copied {
+                    let _ = fs::remove_file(&temporary);
+                    return Err(Error::Disk(e));
+                }
+                fs::rename(&temporary, &there).map_err(Error::Disk)?;
+            }
+            if fs::hard_link(&there, &here).is_err() {
+                fs::copy(&there, &here).map_err(Error::Disk)?;
+            }
+        }
+        self.known.insert(stored, ());
+        Ok(file)
+    }
+}

@@ -1,0 +1,62 @@
+//! Signals to the tracer itself.
+//!
+//! Ctrl-C and Ctrl-\ reach the guest as they would natively, since it is in the same process
+//! group; the tracer must survive them to record what the guest makes of it. The second Ctrl-C in
+//! a row of a guest that does not react, and SIGTERM or SIGHUP to the tracer, end the guest.
+
+use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
+
+static INTERRUPTS: AtomicU32 = AtomicU32::new(0);
+static GUEST: AtomicI32 = AtomicI32::new(0);
+
+extern "C" fn note(signal: libc::c_int) {
+    let n = INTERRUPTS.fetch_add(1, Ordering::SeqCst) + 1;
+    let guest = GUEST.load(Ordering::SeqCst);
+    if guest > 0 {
+        let pass_on = matches!(signal, libc::SIGTERM | libc::SIGHUP);
+        // SAFETY: kill(2) is async-signal-safe; the process is ours and not reaped while named.
+        unsafe {
+            if n >= 3 {
+                libc::kill(guest, libc::SIGKILL);
+            } else if pass_on {
+                libc::kill(guest, signal);
+            }
+        }
+    }
+}
+
+/// Installs the tracer's handlers; returns what the guest should have instead.
+pub(crate) fn install() -> Vec<(i32, libc::sighandler_t)> {
+    let mut old = Vec::new();
+    for signal in [libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGHUP, libc::SIGTSTP] {
+        // SAFETY: `note` only uses atomics and kill(2); the structures are live.
+        unsafe {
+            let mut before: libc::sigaction = std::mem::zeroed();
+            libc::sigaction(signal, std::ptr::null(), &raw mut before);
+            let was = before.sa_sigaction;
+            old.push((signal, if was == libc::SIG_IGN { libc::SIG_IGN } else { libc::SIG_DFL }));
+            if was == libc::SIG_IGN {
+                continue;
+            }
+            let mut act: libc::sigaction = std::mem::zeroed();
+            act.sa_sigaction = if signal == libc::SIGTSTP { libc::SIG_IGN } else { note as *const () as usize };
+            libc::sigaction(signal, &raw const act, std::ptr::null_mut());
+        }
+    }
+    // Rust ignores SIGPIPE; a program started by a shell does not.
+    old.push((libc::SIGPIPE, libc::SIG_DFL));
+    old
+}
+
+/// Names the process that the handlers act on; 0 for none.
+pub(crate) fn guest(pid: i32) {
+    GUEST.store(pid, Ordering::SeqCst);
+}
+
+/// Stops the tracer as job control stopped the guest.
+pub(crate) fn stop_self() {
+    // SAFETY: plain system call.
+    unsafe {
+        libc::raise(libc::SIGSTOP);
+    }
+}

@@ -1,0 +1,133 @@
+//! Where the engine's own memory sits in the guest's address space.
+//!
+//! Translated code reaches three kinds of engine memory: its thread's page (spill slots, the step
+//! counter) through GS, which glibc leaves alone; two lookup tables for indirect branches through
+//! absolute 32-bit displacements, which therefore lie below 2 GiB; and the code cache itself, in
+//! regions of [`REGION_SIZE`] near the code they were translated from, so that rip-relative
+//! operands stay within reach.
+//!
+//! ```text
+//! base + 0           thread pages, private: copied with the guest by a checkpoint
+//! base + 0x10_0000   table of indirect targets, indexed by the low 16 bits of the address
+//! base + 0x20_0000   second table, hashed, complete
+//! base + 0x70_0000   what the system-call stub may do by itself, one word a call
+//! base + 0x80_0000   ring of system-call results
+//! base + 0x100_0000  first code region
+//! ```
+
+/// Candidates for `base`; the first that is free in the new image is taken.
+pub(crate) const BASES: [u64; 4] = [0x7000_0000, 0x6000_0000, 0x5000_0000, 0x3000_0000];
+
+pub(crate) const PRIVATE_SIZE: u64 = 0x10_0000;
+pub(crate) const SHARED_SIZE: u64 = 0x100_0000 - PRIVATE_SIZE;
+pub(crate) const REGION_SIZE: u64 = 0x400_0000;
+
+/// Bytes each thread has of the private part.
+pub(crate) const THREAD_SIZE: u64 = 0x4000;
+pub(crate) const MAX_THREADS: u64 = PRIVATE_SIZE / THREAD_SIZE;
+
+pub(crate) const L2_BITS: u32 = 18;
+pub(crate) const L2_MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// The engine's addresses in one guest image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Layout {
+    pub(crate) base: u64,
+}
+
+impl Layout {
+    pub(crate) fn thread(self, slot: u64) -> u64 {
+        self.base + slot * THREAD_SIZE
+    }
+    pub(crate) fn shared(self) -> u64 {
+        self.base + PRIVATE_SIZE
+    }
+    pub(crate) fn table(self) -> u64 {
+        self.base + 0x10_0000
+    }
+    pub(crate) fn l2(self) -> u64 {
+        self.base + 0x20_0000
+    }
+    pub(crate) fn classes(self) -> u64 {
+        self.base + 0x70_0000
+    }
+    pub(crate) fn ring(self) -> u64 {
+        self.base + 0x80_0000
+    }
+    pub(crate) fn ring_size(self) -> u64 {
+        0x80_0000
+    }
+    pub(crate) fn first_region(self) -> u64 {
+        self.base + 0x100_0000
+    }
+}
+
+/// Offsets in a thread's page, the GS-relative addresses that translated code uses.
+pub(crate) mod slot {
+    /// Guest rcx while an annotation uses rcx.
+    pub(crate) const RCX: u32 = 0x00;
+    /// Guest rdx while an annotation uses rdx.
+    pub(crate) const RDX: u32 = 0x08;
+    /// Any other register while an annotation uses it.
+    pub(crate) const ANY: u32 = 0x10;
+    /// Flags as `lahf; seto al` leaves them, in the miss routine.
+    pub(crate) const LAHF: u32 = 0x18;
+    /// Steps still allowed, negated: counts up, and the carry out of zero stops the guest.
+    pub(crate) const COUNT: u32 = 0x20;
+    /// `step = COUNT + BASE`.
+    pub(crate) const BASE: u32 = 0x28;
+    /// Point id of the last indirect branch, so that a wild jump can be traced to its source.
+    pub(crate) const SOURCE: u32 = 0x30;
+    /// Where translated code goes on after a system call.
+    pub(crate) const CONTINUE: u32 = 0x38;
+    pub(crate) const RSP: u32 = 0x40;
+    pub(crate) const FLAGS: u32 = 0x48;
+    pub(crate) const STACK: u32 = 0x50;
+    /// Not zero: stop at the next chance.
+    pub(crate) const PREEMPT: u32 = 0x58;
+    pub(crate) const RING_AT: u32 = 0x60;
+    pub(crate) const RING_END: u32 = 0x68;
+    pub(crate) const NR: u32 = 0x70;
+    pub(crate) const RESULT: u32 = 0x78;
+    pub(crate) const CLASS: u32 = 0x80;
+    pub(crate) const NEXT: u32 = 0x88;
+    /// The six arguments of the system call in progress.
+    pub(crate) const ARGS: u32 = 0x90;
+    /// Countdown of each armed stop.
+    pub(crate) const STOPS: u32 = 0x1000;
+    pub(crate) const MAX_STOPS: u32 = 512;
+    /// Strings and small structures of injected system calls.
+    pub(crate) const SCRATCH: u32 = 0x2000;
+    pub(crate) const SCRATCH_LEN: usize = 0x1800;
+    /// The stub's own stack grows down from here.
+    pub(crate) const STACK_TOP: u32 = 0x4000;
+}
+
+/// One record in the ring: this header, then `len` bytes, padded to 8.
+pub(crate) mod record {
+    pub(crate) const NR: u32 = 0;
+    pub(crate) const LEN: u32 = 4;
+    pub(crate) const STEP: u32 = 8;
+    pub(crate) const RESULT: u32 = 16;
+    pub(crate) const SIZE: u32 = 24;
+}
+
+/// The word that tells the system-call stub what it may do with a call: bit 0 it may run it;
+/// bits 4..8 the argument that receives memory, 15 for none; bits 8..12 the argument that bounds
+/// the number of bytes, 15 for a fixed number; bits 32.. that number.
+pub(crate) mod class {
+    pub(crate) const FAST: u64 = 1;
+    pub(crate) const NONE: u64 = 15;
+    /// Larger transfers are left to the tracer.
+    pub(crate) const MAX_BYTES: u32 = 0x1_0000;
+
+    pub(crate) fn no_writes() -> u64 {
+        FAST | NONE << 4 | NONE << 8
+    }
+    pub(crate) fn fixed(arg: u8, len: u32) -> u64 {
+        FAST | u64::from(arg) << 4 | NONE << 8 | u64::from(len) << 32
+    }
+    pub(crate) fn returned(arg: u8, bound: u8) -> u64 {
+        FAST | u64::from(arg) << 4 | u64::from(bound) << 8
+    }
+}

@@ -1,0 +1,559 @@
+//! Recording: the guest runs against the real world, and what it learns is written down.
+
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+
+use abi::{Call, Class, Plan};
+
+use crate::engine::{Engine, Pending, Stop};
+use crate::files::Files;
+use crate::launch::{self, Launch};
+use crate::layout::slot;
+use crate::process::Outcome;
+use crate::ptrace::{Resume, Tracee, Wait};
+use crate::recording::{CallEffects, Event, FileRef, Kind, Writer};
+use crate::signals::Disposition;
+use crate::start::{self, recording_class};
+use crate::{Crash, End, Error, Stats, special};
+
+/// What a finished recording run tells its caller.
+pub struct Recorded {
+    pub end: End,
+    pub stats: Stats,
+    pub notes: Vec<String>,
+}
+
+/// A guest under recording.
+pub struct Recorder {
+    pub(crate) engine: Engine,
+    pub(crate) writer: Writer,
+    pub(crate) files: Files,
+    /// Stored files by their path in the recording, with the names the guest knew.
+    pub(crate) names: std::collections::HashMap<PathBuf, PathBuf>,
+    pub(crate) notes: Vec<String>,
+    guarded: bool,
+    /// What the guest believes of its CPUs.
+    affinity: Vec<u8>,
+    on_crash: Option<Box<dyn FnMut(&Crash<'_>)>>,
+}
+
+/// Restart codes that the kernel keeps to itself.
+pub(crate) const ERESTARTSYS: i64 = -512;
+pub(crate) const ERESTARTNOINTR: i64 = -513;
+
+impl Recorder {
+    /// Starts `launch` and stops it before its first instruction. The folder must exist.
+    pub fn start(launch: &Launch, folder: &Path) -> Result<Self, Error> {
+        let restore = crate::interrupts::install();
+        let affinity = crate::process::affinity();
+        crate::process::pin_self();
+        let tracee = launch::start(launch, &restore)?;
+        let mut files = Files::of(folder);
+        let mut writer = Writer::create(&folder.join("events"))?;
+        let (engine, names) = Self::image(tracee, &mut files, &mut writer, 0)?;
+        let on_crash = None;
+        Ok(Recorder { engine, writer, files, names, notes: Vec::new(), guarded: false, affinity, on_crash })
+    }
+
+    /// `f` is called when the guest is about to die of a signal, while it can still be looked at.
+    pub fn on_crash(&mut self, f: impl FnMut(&Crash<'_>) + 'static) {
+        self.on_crash = Some(Box::new(f));
+    }
+
+    fn image(
+        tracee: Tracee,
+        files: &mut Files,
+        writer: &mut Writer,
+        step: u64,
+    ) -> Result<(Engine, std::collections::HashMap<PathBuf, PathBuf>), Error> {
+        let setup = |files: &mut Files, writer: &mut Writer| {
+            let mut engine = start::move_in(tracee, &|nr| recording_class(nr, false))?;
+            engine.hide_vdso()?;
+            engine.reset_step(step)?;
+            let snapshot = engine.snapshot(files)?;
+            let mut names = std::collections::HashMap::new();
+            for f in snapshot.pieces.iter().filter_map(|p| p.file.as_ref()) {
+                names.insert(files.path(f), known_as(f));
+            }
+            writer.event(&Event::new(Kind::Image, 0, step, 0, snapshot.encode()))?;
+            Ok((engine, names))
+        };
+        setup(files, writer).inspect_err(|_: &Error| tracee.kill())
+    }
+
+    /// Runs the guest to its end.
+    pub fn run(mut self) -> Result<Recorded, Error> {
+        let end = self.drive();
+        match end {
+            Ok(end) => {
+                let step = self.engine.stats.steps;
+                self.writer.event(&Event::new(Kind::End, 0, step, end.to_wait_status(), Vec::new()))?;
+                self.writer.finish()?;
+                self.engine.stats.translated += self.engine.cache.translated;
+                self.engine.stats.recording_bytes = self.writer.bytes;
+                Ok(Recorded { end, stats: self.engine.stats.clone(), notes: std::mem::take(&mut self.notes) })
+            }
+            Err(e) => {
+                self.engine.tracee.kill();
+                // What was recorded so far stays readable.
+                let _ = self.writer.finish();
+                Err(e)
+            }
+        }
+    }
+
+    fn drive(&mut self) -> Result<End, Error> {
+        loop {
+            if let Some(end) = self.deliver_pending()? {
+                return Ok(end);
+            }
+            let stop = self.engine.go(None)?;
+            self.drain()?;
+            if self.guarded != !self.engine.protected.is_empty() {
+                self.guarded = !self.guarded;
+                let guarded = self.guarded;
+                self.engine.set_classes(&|nr| recording_class(nr, guarded));
+            }
+            let end = match stop {
+                Stop::Boundary => None,
+                Stop::Syscall => self.syscall()?,
+                Stop::Interrupted(code) => {
+                    let call = self.engine.call();
+                    self.interrupted(&call, None, code)?
+                }
+                Stop::Special => self.special()?,
+                Stop::Fault { signal, info } => self.fault(Pending { signal, info })?,
+                Stop::NoCode => {
+                    let info = special::no_code_info(&self.engine);
+                    self.fault(Pending { signal: libc::SIGSEGV, info })?
+                }
+                Stop::Armed | Stop::Watched => None,
+                Stop::Ended(wait) => Some(self.ended(wait)?),
+            };
+            if let Some(end) = end {
+                return Ok(end);
+            }
+        }
+    }
+
+    fn ended(&mut self, wait: Wait) -> Result<End, Error> {
+        match wait {
+            Wait::Exited(code) => Ok(End::Exited(code)),
+            Wait::Killed(sig) => Ok(End::Killed(sig)),
+            _ => Err(Error::Lost),
+        }
+    }
+
+    /// Moves what the system-call routine has logged to the file.
+    fn drain(&mut self) -> Result<(), Error> {
+        let ring = self.engine.cache.layout.ring();
+        let Ok(at) = self.engine.slot(slot::RING_AT) else { return Ok(()) };
+        if at == ring {
+            return Ok(());
+        }
+        let mut bytes = vec![0; (at - ring) as usize];
+        self.engine.cache.read_shared(ring, &mut bytes);
+        let mut i = 0;
+        while i < bytes.len() {
+            let len = u32::from_le_bytes(bytes[i + 4..i + 8].try_into().expect("four bytes")) as usize;
+            i = (i + 24 + len).next_multiple_of(8);
+            self.engine.stats.syscalls += 1;
+            self.writer.events += 1;
+        }
+        self.writer.raw(&bytes)?;
+        self.engine.set_slot(slot::RING_AT, ring)
+    }
+
+    fn log(&mut self, kind: Kind, nr: u32, result: i64, payload: Vec<u8>) -> Result<(), Error> {
+        let step = self.engine.step()?;
+        self.writer.event(&Event::new(kind, nr, step, result, payload))
+    }
+
+    // ---- signals -----------------------------------------------------------------------------
+
+    fn deliver_pending(&mut self) -> Result<Option<End>, Error> {
+        while let Some(p) = self.engine.pending.pop_front() {
+            match self.engine.dispositions.of(p.signal) {
+                Disposition::Ignore => {}
+                Disposition::Stop => self.job_stop(p.signal)?,
+                Disposition::Fatal => return self.die(&p).map(Some),
+                Disposition::Handler { .. } => {
+                    if let Some(end) = self.handle(&p, None)? {
+                        return Ok(Some(end));
+                    }
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// Lets the guest's handler for `p` begin. `masks` are (blocked, saved) where they differ.
+    fn handle(&mut self, p: &Pending, masks: Option<(u64, u64)>) -> Result<Option<End>, Error> {
+        let payload = special::encode_signal(p, &self.engine.regs, masks);
+        self.log(Kind::Signal, p.signal as u32, 0, payload)?;
+        match self.engine.deliver(p)? {
+            None => Ok(None),
+            Some(second) => self.fault(second),
+        }
+    }
+
+    fn fault(&mut self, mut p: Pending) -> Result<Option<End>, Error> {
+        special::fix_fault_address(&mut p, &self.engine.regs);
+        let blocked = self.engine.tracee.sigmask()?;
+        match self.engine.dispositions.force(p.signal, blocked) {
+            Disposition::Handler { .. } => match self.engine.deliver(&p)? {
+                None => Ok(None),
+                Some(second) => self.fault(second),
+            },
+            _ => self.die(&p).map(Some),
+        }
+    }
+
+    /// The signal's default action is death.
+    fn die(&mut self, p: &Pending) -> Result<End, Error> {
+        self.drain()?;
+        self.engine.stats.steps = self.engine.step()?;
+        let payload = special::encode_signal(p, &self.engine.regs, None);
+        self.log(Kind::Signal, p.signal as u32, 1, payload)?;
+        if let Some(mut f) = self.on_crash.take() {
+            self.engine.refresh_maps()?;
+            f(&Crash::of(&self.engine, p, &self.names));
+        }
+        self.engine.unprotect_all()?;
+        self.engine.make_deliverable()?;
+        let tracee = self.engine.tracee;
+        let mut regs = self.engine.regs;
+        regs.orig_rax = u64::MAX;
+        tracee.set_regs(&regs)?;
+        tracee.set_siginfo(&p.info)?;
+        tracee.resume(Resume::Deliver(p.signal))?;
+        loop {
+            match tracee.wait()? {
+                Wait::Killed(sig) => return Ok(End::Killed(sig)),
+                Wait::Exited(code) => return Ok(End::Exited(code)),
+                // A second deadly signal on its way; the first one is enough.
+                _ => tracee.resume(Resume::Deliver(libc::SIGKILL))?,
+            }
+        }
+    }
+
+    /// Job control: the guest stops, and the tracer with it, until both are continued.
+    fn job_stop(&mut self, signal: i32) -> Result<(), Error> {
+        self.engine.make_deliverable()?;
+        let tracee = self.engine.tracee;
+        let mut regs = self.engine.regs;
+        regs.rip = self.engine.cache.regions[0].labels.gadget + 2;
+        regs.orig_rax = u64::MAX;
+        tracee.set_regs(&regs)?;
+        tracee.resume(Resume::Deliver(signal))?;
+        loop {
+            match tracee.wait()? {
+                Wait::Group(_) => {
+                    tracee.resume(Resume::Listen)?;
+                    crate::interrupts::stop_self();
+                }
+                Wait::Signal(libc::SIGTRAP) if tracee.regs()?.rip == regs.rip + 1 => break,
+                Wait::Signal(libc::SIGCONT) => {
+                    self.engine.note_signal(libc::SIGCONT)?;
+                    tracee.resume(Resume::Run)?;
+                }
+                Wait::Signal(sig) => {
+                    self.engine.note_signal(sig)?;
+                    tracee.resume(Resume::Run)?;
+                }
+                Wait::Event(_) => tracee.resume(Resume::Run)?,
+                wait => {
+                    self.ended(wait)?;
+                    return Err(Error::Lost);
+                }
+            }
+        }
+        self.engine.can_deliver = true;
+        Ok(())
+    }
+
+    /// A system call was cut short by the signal at the end of the queue, which the process is
+    /// about to receive.
+    fn interrupted(&mut self, call: &Call, plan: Option<&Plan>, code: i64) -> Result<Option<End>, Error> {
+        let p = self.engine.pending.pop_back().ok_or(Error::Lost)?;
+        let masks = special::masks(self.engine.tracee)?;
+        let writes = match plan {
+            Some(plan) => self.written(plan, -i64::from(libc::EINTR))?,
+            None => Vec::new(),
+        };
+        let effects = CallEffects { args: call.args, writes, file: None };
+        self.log(Kind::Call, call.nr as u32, code, effects.encode())?;
+        match self.engine.dispositions.of(p.signal) {
+            Disposition::Handler { restart } => {
+                self.engine.finish_interrupted(call, code, restart);
+                self.handle(&p, Some(masks))
+            }
+            _ => self.die(&p).map(Some),
+        }
+    }
+
+    // ---- system calls ------------------------------------------------------------------------
+
+    fn written(&self, plan: &Plan, ret: i64) -> Result<Vec<(u64, Vec<u8>)>, Error> {
+        let mut out = Vec::new();
+        for r in plan.writes(ret, &self.engine.memory) {
+            let mut bytes = vec![0; r.len as usize];
+            let n = self.engine.memory.read(r.addr, &mut bytes);
+            bytes.truncate(n);
+            out.push((r.addr, bytes));
+        }
+        Ok(out)
+    }
+
+    fn syscall(&mut self) -> Result<Option<End>, Error> {
+        self.engine.stats.syscalls += 1;
+        self.engine.stats.syscall_stops += 1;
+        let call = self.engine.call();
+        match abi::class(&call) {
+            Class::Process => self.process_call(&call),
+            Class::AddressSpace => self.address_space_call(&call),
+            Class::Refused { .. } => {
+                let refusal = Plan::before(&call, &self.engine.memory).err();
+                let errno = refusal.as_ref().map_or(libc::ENOSYS, |r| r.errno);
+                if let Some(r) = refusal {
+                    // libc asks for these on every start and does without.
+                    if call.nr != libc::SYS_rseq as u64 {
+                        self.note(r.to_string());
+                    }
+                }
+                self.finish(&call, -i64::from(errno), CallEffects { args: call.args, ..Default::default() })
+            }
+            _ => self.plain_call(&call),
+        }
+    }
+
+    fn note(&mut self, text: String) {
+        if !self.notes.contains(&text) {
+            self.notes.push(text);
+        }
+    }
+
+    /// Logs a finished call and steps over it.
+    fn finish(&mut self, call: &Call, ret: i64, effects: CallEffects) -> Result<Option<End>, Error> {
+        self.log(Kind::Call, call.nr as u32, ret, effects.encode())?;
+        self.engine.return_from_call(ret);
+        Ok(None)
+    }
+
+    fn plain_call(&mut self, call: &Call) -> Result<Option<End>, Error> {
+        let nr = call.nr as i64;
+        if nr == libc::SYS_rt_sigreturn {
+            let effects = CallEffects { args: call.args, ..Default::default() };
+            self.log(Kind::Call, call.nr as u32, 0, effects.encode())?;
+            self.engine.sigreturn()?;
+            return Ok(None);
+        }
+        if nr == libc::SYS_sched_getaffinity && self.concerns_guest(call.args[0]) {
+            return self.get_affinity(call);
+        }
+        if nr == libc::SYS_sched_setaffinity && self.concerns_guest(call.args[0]) {
+            let mut mask = vec![0; call.args[1].min(1024) as usize];
+            self.engine.memory.read(call.args[2], &mut mask);
+            if mask.iter().any(|&b| b != 0) {
+                self.affinity = mask;
+            }
+            return self.finish(call, 0, CallEffects { args: call.args, ..Default::default() });
+        }
+        let plan = match Plan::before(call, &self.engine.memory) {
+            Ok(plan) => plan,
+            Err(r) => {
+                self.note(r.to_string());
+                return self.finish(
+                    call,
+                    -i64::from(r.errno),
+                    CallEffects { args: call.args, ..Default::default() },
+                );
+            }
+        };
+        for a in call.args {
+            self.engine.release_page(a >> 12)?;
+        }
+        let action = self.engine.sigaction_argument(call);
+        let mut outcome = self.engine.guest_call(call)?;
+        if matches!(outcome, Outcome::Returned(r) if r == -i64::from(libc::EFAULT)) && !self.engine.protected.is_empty() {
+            let pages: Vec<u64> = self.engine.protected.keys().copied().collect();
+            for p in pages {
+                self.engine.release_page(p)?;
+            }
+            outcome = self.engine.guest_call(call)?;
+        }
+        match outcome {
+            Outcome::Returned(ret) => {
+                if let (Some(act), true) = (action, ret == 0) {
+                    self.engine.dispositions.set(call.args[0], &act);
+                }
+                if nr == libc::SYS_arch_prctl {
+                    self.engine.regs.fs_base = self.engine.tracee.regs()?.fs_base;
+                }
+                let writes = self.written(&plan, ret)?;
+                self.finish(call, ret, CallEffects { args: call.args, writes, file: None })
+            }
+            Outcome::Interrupted(code) => self.interrupted(call, Some(&plan), code),
+            Outcome::Ended(wait) => Ok(Some(self.ended(wait)?)),
+            Outcome::Event(_) => Err(Error::Internal("an unexpected process event".into())),
+        }
+    }
+
+    fn concerns_guest(&self, pid: u64) -> bool {
+        pid == 0 || pid as i32 == self.engine.tracee.0
+    }
+
+    fn get_affinity(&mut self, call: &Call) -> Result<Option<End>, Error> {
+        let n = self.affinity.len().min(call.args[1] as usize);
+        let mask = self.affinity[..n].to_vec();
+        let ret = match self.engine.memory.write(call.args[2], &mask) {
+            Ok(()) => n as i64,
+            Err(_) => -i64::from(libc::EFAULT),
+        };
+        let writes = if ret > 0 { vec![(call.args[2], mask)] } else { Vec::new() };
+        self.finish(call, ret, CallEffects { args: call.args, writes, file: None })
+    }
+
+    fn address_space_call(&mut self, call: &Call) -> Result<Option<End>, Error> {
+        let nr = call.nr as i64;
+        let [addr, len, _, flags, fd, _] = call.args;
+        let effects = CallEffects { args: call.args, ..Default::default() };
+        let fixed = (nr == libc::SYS_mmap && flags & libc::MAP_FIXED as u64 != 0)
+            || matches!(nr, libc::SYS_munmap | libc::SYS_mprotect | libc::SYS_madvise | libc::SYS_pkey_mprotect);
+        if fixed && self.engine.owns(addr, addr.saturating_add(len.max(1))) {
+            self.note(format!("{} of memory that the engine uses fails", abi::describe(call, None)));
+            return self.finish(call, -i64::from(libc::ENOMEM), effects);
+        }
+        // The file is kept before the guest can change it through the mapping.
+        let file = if nr == libc::SYS_mmap && flags & libc::MAP_ANONYMOUS as u64 == 0 {
+            self.keep_mapped(fd as i32)?
+        } else {
+            None
+        };
+        let plan = Plan::before(call, &self.engine.memory);
+        match self.engine.guest_call(call)? {
+            Outcome::Returned(ret) => {
+                self.engine.note_address_space(call, ret);
+                let writes = match &plan {
+                    Ok(plan) => self.written(plan, ret)?,
+                    Err(_) => Vec::new(),
+                };
+                self.finish(call, ret, CallEffects { args: call.args, writes, file })
+            }
+            Outcome::Interrupted(code) => self.interrupted(call, None, code),
+            Outcome::Ended(wait) => Ok(Some(self.ended(wait)?)),
+            Outcome::Event(_) => Err(Error::Internal("an unexpected process event".into())),
+        }
+    }
+
+    fn keep_mapped(&mut self, fd: i32) -> Result<Option<FileRef>, Error> {
+        let link = PathBuf::from(format!("/proc/{}/fd/{fd}", self.engine.tracee.0));
+        let Ok(name) = std::fs::read_link(&link) else { return Ok(None) };
+        match self.files.keep(&name, &[link]) {
+            Ok(f) => {
+                self.names.insert(self.files.path(&f), known_as(&f));
+                Ok(Some(f))
+            }
+            Err(Error::Unreadable(_)) => Ok(None),
+            Err(e) => Err(e),
+        }
+    }
+
+    // ---- processes ---------------------------------------------------------------------------
+
+    fn process_call(&mut self, call: &Call) -> Result<Option<End>, Error> {
+        match call.nr as i64 {
+            libc::SYS_exit | libc::SYS_exit_group => {
+                self.engine.stats.steps = self.engine.step()?;
+                let effects = CallEffects { args: call.args, ..Default::default() };
+                self.log(Kind::Call, call.nr as u32, 0, effects.encode())?;
+                match self.engine.guest_call(call)? {
+                    Outcome::Ended(wait) => Ok(Some(self.ended(wait)?)),
+                    _ => Err(Error::Internal("the guest survived its exit".into())),
+                }
+            }
+            libc::SYS_execve | libc::SYS_execveat => self.exec(call),
+            _ => self.fork(call),
+        }
+    }
+
+    fn exec(&mut self, call: &Call) -> Result<Option<End>, Error> {
+        let step = self.engine.step()?;
+        match self.engine.guest_call(call)? {
+            Outcome::Returned(ret) => {
+                self.finish(call, ret, CallEffects { args: call.args, ..Default::default() })
+            }
+            Outcome::Event(libc::PTRACE_EVENT_EXEC) => {
+                let effects = CallEffects { args: call.args, ..Default::default() };
+                self.writer.event(&Event::new(Kind::Call, call.nr as u32, step, 0, effects.encode()))?;
+                let (mut engine, names) =
+                    Self::image(self.engine.tracee, &mut self.files, &mut self.writer, step)?;
+                engine.stats = std::mem::take(&mut self.engine.stats);
+                engine.stats.translated += self.engine.cache.translated;
+                engine.pending = std::mem::take(&mut self.engine.pending);
+                self.engine = engine;
+                self.names = names;
+                self.guarded = false;
+                Ok(None)
+            }
+            Outcome::Ended(wait) => Ok(Some(self.ended(wait)?)),
+            _ => Err(Error::Internal("an unexpected event in exec".into())),
+        }
+    }
+
+    /// fork, vfork and clone of a process: the child runs natively, outside the recording.
+    fn fork(&mut self, call: &Call) -> Result<Option<End>, Error> {
+        let Some(flags) = self.engine.clone_flags(call) else {
+            return self.finish(call, -i64::from(libc::EFAULT), CallEffects { args: call.args, ..Default::default() });
+        };
+        if flags & libc::CLONE_THREAD as u64 != 0 || (flags & libc::CLONE_VM as u64 != 0 && flags & libc::CLONE_VFORK as u64 == 0)
+        {
+            self.note("threads are not supported yet: clone fails with EAGAIN".into());
+            return self.finish(call, -i64::from(libc::EAGAIN), CallEffects { args: call.args, ..Default::default() });
+        }
+        let shared = flags & libc::CLONE_VM as u64 != 0;
+        let plan = Plan::before(call, &self.engine.memory).ok();
+        self.engine.unprotect_all()?;
+        self.engine.changed_code_guards();
+        let before = if shared { Some(self.engine.copy()?) } else { None };
+        let (ret, ended) = self.engine.fork_call(call, &self.affinity)?;
+        let mut writes = Vec::new();
+        if let Some(plan) = &plan {
+            writes = self.written(plan, ret)?;
+        }
+        if let Some(copy) = before {
+            writes.extend(self.engine.differences(&copy)?);
+            copy.kill();
+        }
+        if let Some(wait) = ended {
+            return Ok(Some(self.ended(wait)?));
+        }
+        self.finish(call, ret, CallEffects { args: call.args, writes, file: None })
+    }
+
+    // ---- instructions ------------------------------------------------------------------------
+
+    fn special(&mut self) -> Result<Option<End>, Error> {
+        let insn = special::decode(&self.engine)?;
+        match special::outside(&insn) {
+            Some(source) => {
+                let words = special::ask(source, &self.engine.regs);
+                let payload = words.iter().flat_map(|w| w.to_le_bytes()).collect();
+                self.log(Kind::Insn, 0, 0, payload)?;
+                special::apply(&mut self.engine, &insn, source, words)?;
+                Ok(None)
+            }
+            None => match special::carry_out(&mut self.engine, &insn)? {
+                Some(p) => self.fault(p),
+                None => Ok(None),
+            },
+        }
+    }
+}
+
+fn known_as(f: &FileRef) -> PathBuf {
+    PathBuf::from(<std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(&f.name))
+}
+
+/// Signals waiting at the moment of a checkpoint.
+pub(crate) type PendingQueue = VecDeque<Pending>;

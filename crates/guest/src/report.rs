@@ -1,0 +1,158 @@
+//! What the engine tells its callers: errors, how a guest ended, what it cost.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::{fmt, io};
+
+use crate::engine::{Engine, Pending};
+use crate::maps::Mapping;
+use crate::ptrace::UserRegs;
+
+/// What can go wrong, by who is at fault.
+#[derive(Debug)]
+pub enum Error {
+    /// The program cannot be started.
+    Exec(PathBuf, io::Error),
+    /// The program needs something that the engine does not do.
+    Unsupported(&'static str),
+    /// The guest disappeared: killed from outside.
+    Lost,
+    /// Guest memory that is not there.
+    Unmapped(u64),
+    /// The recording cannot be opened or created.
+    Recording(PathBuf, io::Error),
+    /// The recording is not what it should be.
+    Damaged(&'static str),
+    Version { found: u32, known: u32 },
+    Machine,
+    /// A file that belongs to the recording is gone.
+    MissingFile(PathBuf),
+    /// A file of the guest's cannot be read, so that it cannot be kept.
+    Unreadable(PathBuf),
+    /// A replay did something else than the recording.
+    Diverged(String),
+    /// Writing the recording failed.
+    Disk(io::Error),
+    /// A system call of the tracer's failed.
+    Os(&'static str, io::Error),
+    /// A mistake in the engine.
+    Internal(String),
+}
+
+impl Error {
+    pub(crate) fn damaged(what: &'static str) -> Self {
+        Error::Damaged(what)
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Exec(p, e) => write!(f, "cannot run {}: {}", p.display(), explain_exec(e)),
+            Error::Unsupported(what) => write!(f, "{what} is not supported"),
+            Error::Lost => write!(f, "the guest was killed from outside"),
+            Error::Unmapped(a) => write!(f, "there is no guest memory at {a:#x}"),
+            Error::Recording(p, e) => write!(f, "cannot use the recording {}: {e}", p.display()),
+            Error::Damaged(what) => write!(f, "the recording is damaged: {what}"),
+            Error::Version { found, known } => {
+                write!(f, "the recording has format {found}, this version of wherefore knows {known}: record again")
+            }
+            Error::Machine => {
+                write!(f, "the recording was made on a machine with other CPU features; replay it there")
+            }
+            Error::MissingFile(p) => write!(f, "the recording lacks {}", p.display()),
+            Error::Unreadable(p) => {
+                write!(f, "cannot read {}, which the guest maps; give yourself read permission", p.display())
+            }
+            Error::Diverged(what) => write!(f, "the replay diverged from the recording: {what}"),
+            Error::Disk(e) => write!(f, "cannot write or read the recording: {e}"),
+            Error::Os(what, e) => write!(f, "{what} failed: {e}"),
+            Error::Internal(what) => write!(f, "the engine made a mistake: {what}; please report it"),
+        }
+    }
+}
+
+fn explain_exec(e: &io::Error) -> String {
+    match e.raw_os_error() {
+        Some(libc::ENOEXEC) => "it is neither an ELF program nor a script with a #! line".into(),
+        Some(libc::ENOENT) => "it, or the interpreter it names, does not exist".into(),
+        _ => e.to_string(),
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// How the guest ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    Exited(i32),
+    Killed(i32),
+}
+
+impl End {
+    pub(crate) fn to_wait_status(self) -> i64 {
+        match self {
+            End::Exited(code) => i64::from(code) << 8,
+            End::Killed(sig) => i64::from(sig),
+        }
+    }
+
+    pub(crate) fn from_wait_status(status: i64) -> Self {
+        if status & 0x7f == 0 { End::Exited((status >> 8 & 0xff) as i32) } else { End::Killed((status & 0x7f) as i32) }
+    }
+}
+
+/// What a run did and what it cost.
+#[derive(Clone, Debug, Default)]
+pub struct Stats {
+    /// Guest instructions executed.
+    pub steps: u64,
+    /// Superblocks translated.
+    pub translated: u64,
+    /// System calls, and those of them that the tracer carried out.
+    pub syscalls: u64,
+    pub syscall_stops: u64,
+    /// Times the guest stopped for the tracer.
+    pub stops: u64,
+    pub exits: u64,
+    pub indirect_misses: u64,
+    pub bounded_runs: u64,
+    pub signals: u64,
+    pub code_changes: u64,
+    pub recording_bytes: u64,
+}
+
+/// A guest about to die, still to be looked at.
+pub struct Crash<'a> {
+    pub signal: i32,
+    pub info: [u8; 128],
+    pub step: u64,
+    pub regs: UserRegs,
+    /// The indirect branch that led to where there is no code; 0 if that is not what happened.
+    pub branched_from: u64,
+    pub mappings: Vec<Mapping>,
+    /// Where the contents of mapped files can be read, by the name in `mappings`.
+    pub stored: &'a HashMap<PathBuf, PathBuf>,
+    engine: &'a Engine,
+}
+
+impl<'a> Crash<'a> {
+    pub(crate) fn of(engine: &'a Engine, p: &Pending, names: &'a HashMap<PathBuf, PathBuf>) -> Self {
+        let no_code = engine.maps.find(engine.regs.rip).is_none_or(|m| !m.protection.execute);
+        Crash {
+            signal: p.signal,
+            info: p.info,
+            step: engine.stats.steps,
+            regs: engine.regs,
+            branched_from: if no_code { engine.last_branch } else { 0 },
+            mappings: engine.maps.list.clone(),
+            stored: names,
+            engine,
+        }
+    }
+
+    /// Reads guest memory; says how many bytes were there.
+    pub fn read(&self, addr: u64, buf: &mut [u8]) -> usize {
+        self.engine.memory.read(addr, buf)
+    }
+}

@@ -1,0 +1,222 @@
+//! The hand-written routines at the head of every code region.
+//!
+//! `miss` completes an indirect branch that the first table did not know: it searches the second
+//! table and, failing that, stops for the tracer. `syscall` carries out a guest system call. Calls
+//! that the class table allows are run on the spot and their results logged to the ring, at a
+//! fraction of a ptrace stop; all others stop for the tracer. `gadget` is a bare `syscall; int3`
+//! for calls that the tracer makes in the guest's name.
+//!
+//! The routines use only the thread's page and its private stack, never the guest's: the guest's
+//! red zone is in use, and rsp may point anywhere.
+
+use iced_x86::IcedError;
+use iced_x86::code_asm::*;
+
+use crate::layout::{L2_BITS, L2_MULTIPLIER, Layout, class, record, slot};
+
+/// Addresses inside the routines that the tracer recognises when the guest stops there.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Labels {
+    pub(crate) miss: u64,
+    /// The `int3` of an unsuccessful search.
+    pub(crate) miss_stop: u64,
+    pub(crate) syscall: u64,
+    /// The `int3` of a system call left to the tracer.
+    pub(crate) syscall_stop: u64,
+    /// The `syscall` instruction of a call run on the spot, and the end of the routine.
+    pub(crate) syscall_insn: u64,
+    /// The `int3` after a call run on the spot when a stop was asked for.
+    pub(crate) syscall_done_stop: u64,
+    pub(crate) end: u64,
+    /// `syscall` of the tracer's gadget; the `int3` follows two bytes later.
+    pub(crate) gadget: u64,
+}
+
+fn gs(offset: u32) -> AsmMemoryOperand {
+    qword_ptr(u64::from(offset)).gs()
+}
+
+/// Assembles the routines for address `at`.
+pub(crate) fn assemble(layout: Layout, at: u64) -> (Vec<u8>, Labels) {
+    try_assemble(layout, at).expect("the routines assemble at any address")
+}
+
+fn try_assemble(layout: Layout, at: u64) -> Result<(Vec<u8>, Labels), IcedError> {
+    let mut a = CodeAssembler::new(64)?;
+    let table = layout.table() as i32;
+    let l2 = layout.l2() as i32;
+
+    // Miss: rcx = target; guest rcx and rdx in their slots; the flags are the guest's.
+    let mut miss = a.create_label();
+    let mut search = a.create_label();
+    let mut found = a.create_label();
+    let mut absent = a.create_label();
+    let mut miss_stop = a.create_label();
+    a.set_label(&mut miss)?;
+    a.mov(gs(slot::ANY), rax)?;
+    a.lahf()?;
+    a.seto(al)?;
+    a.mov(gs(slot::LAHF), rax)?;
+    a.mov(rdx, L2_MULTIPLIER)?;
+    a.imul_2(rdx, rcx)?;
+    a.shr(rdx, (64 - L2_BITS) as i32)?;
+    a.shl(rdx, 4)?;
+    a.set_label(&mut search)?;
+    a.mov(rax, qword_ptr(rdx + l2))?;
+    a.cmp(rax, rcx)?;
+    a.je(found)?;
+    a.test(rax, rax)?;
+    a.jz(absent)?;
+    a.add(rdx, 16)?;
+    a.and(edx, (16 << L2_BITS) - 1)?;
+    a.jmp(search)?;
+    a.set_label(&mut found)?;
+    a.mov(rdx, qword_ptr(rdx + l2 + 8))?;
+    a.movzx(eax, cx)?;
+    a.mov(qword_ptr(rax * 8 + table), rdx)?;
+    a.mov(rax, gs(slot::LAHF))?;
+    a.add(al, 0x7f)?;
+    a.sahf()?;
+    a.mov(rax, gs(slot::ANY))?;
+    a.jmp(rdx)?;
+    a.set_label(&mut absent)?;
+    a.mov(rax, gs(slot::LAHF))?;
+    a.add(al, 0x7f)?;
+    a.sahf()?;
+    a.mov(rax, gs(slot::ANY))?;
+    a.set_label(&mut miss_stop)?;
+    a.int3()?;
+
+    // System call: rcx = the guest's next instruction, CONTINUE = where that is translated.
+    let mut syscall = a.create_label();
+    let mut sized = a.create_label();
+    let mut syscall_insn = a.create_label();
+    let mut copy = a.create_label();
+    let mut copied = a.create_label();
+    let mut slow = a.create_label();
+    let mut syscall_stop = a.create_label();
+    let mut preempted = a.create_label();
+    let mut syscall_done_stop = a.create_label();
+    a.set_label(&mut syscall)?;
+    a.mov(gs(slot::RSP), rsp)?;
+    a.mov(rsp, gs(slot::STACK))?;
+    a.pushfq()?;
+    a.pop(r11)?;
+    a.mov(gs(slot::FLAGS), r11)?;
+    a.mov(gs(slot::NEXT), rcx)?;
+    a.cmp(rax, 511)?;
+    a.ja(slow)?;
+    a.mov(r11, qword_ptr(rax * 8 + layout.classes() as i32))?;
+    a.test(r11, r11)?;
+    a.jz(slow)?;
+    a.mov(gs(slot::NR), rax)?;
+    a.mov(gs(slot::CLASS), r11)?;
+    for (n, reg) in [rdi, rsi, rdx, r10, r8, r9].into_iter().enumerate() {
+        a.mov(gs(slot::ARGS + 8 * n as u32), reg)?;
+    }
+    // r11 = most bytes that the call may write.
+    a.mov(rcx, r11)?;
+    a.shr(rcx, 8)?;
+    a.and(ecx, 15)?;
+    a.shr(r11, 32)?;
+    a.cmp(ecx, class::NONE as i32)?;
+    a.je(sized)?;
+    a.mov(r11, qword_ptr(rcx * 8 + slot::ARGS as i32).gs())?;
+    a.set_label(&mut sized)?;
+    a.cmp(r11, class::MAX_BYTES as i32)?;
+    a.ja(slow)?;
+    a.add(r11, gs(slot::RING_AT))?;
+    a.add(r11, (record::SIZE + 8) as i32)?;
+    a.cmp(r11, gs(slot::RING_END))?;
+    a.ja(slow)?;
+    a.set_label(&mut syscall_insn)?;
+    a.syscall()?;
+    a.mov(gs(slot::RESULT), rax)?;
+    a.cld()?;
+    a.push(rdi)?;
+    a.push(rsi)?;
+    a.mov(rdi, gs(slot::RING_AT))?;
+    a.mov(qword_ptr(rdi + record::RESULT), rax)?;
+    a.mov(r11, gs(slot::COUNT))?;
+    a.add(r11, gs(slot::BASE))?;
+    a.mov(qword_ptr(rdi + record::STEP), r11)?;
+    a.mov(r11, gs(slot::NR))?;
+    a.mov(dword_ptr(rdi + record::NR), r11d)?;
+    // rcx = bytes written: none on failure or without a buffer, else fixed or as returned.
+    a.xor(ecx, ecx)?;
+    a.test(rax, rax)?;
+    a.js(copy)?;
+    a.mov(r11, gs(slot::CLASS))?;
+    a.mov(rsi, r11)?;
+    a.shr(rsi, 4)?;
+    a.and(esi, 15)?;
+    a.cmp(esi, class::NONE as i32)?;
+    a.je(copy)?;
+    a.mov(rsi, qword_ptr(rsi * 8 + slot::ARGS as i32).gs())?;
+    a.test(rsi, rsi)?;
+    a.jz(copy)?;
+    a.mov(rcx, rax)?;
+    a.shr(r11, 32)?;
+    a.test(r11, r11)?;
+    a.jz(copy)?;
+    a.mov(rcx, r11)?;
+    a.set_label(&mut copy)?;
+    a.mov(dword_ptr(rdi + record::LEN), ecx)?;
+    a.add(rdi, record::SIZE as i32)?;
+    a.test(ecx, ecx)?;
+    a.jz(copied)?;
+    a.rep().movsb()?;
+    a.add(rdi, 7)?;
+    a.and(rdi, -8)?;
+    a.set_label(&mut copied)?;
+    a.mov(gs(slot::RING_AT), rdi)?;
+    a.pop(rsi)?;
+    a.pop(rdi)?;
+    a.cmp(gs(slot::PREEMPT), 0)?;
+    a.jne(preempted)?;
+    a.mov(r11, gs(slot::FLAGS))?;
+    a.push(r11)?;
+    a.popfq()?;
+    a.mov(rcx, gs(slot::NEXT))?;
+    a.mov(rax, gs(slot::RESULT))?;
+    a.mov(rsp, gs(slot::RSP))?;
+    a.jmp(gs(slot::CONTINUE))?;
+    a.set_label(&mut preempted)?;
+    a.mov(r11, gs(slot::FLAGS))?;
+    a.push(r11)?;
+    a.popfq()?;
+    a.mov(rcx, gs(slot::NEXT))?;
+    a.mov(rax, gs(slot::RESULT))?;
+    a.mov(rsp, gs(slot::RSP))?;
+    a.set_label(&mut syscall_done_stop)?;
+    a.int3()?;
+    a.set_label(&mut slow)?;
+    a.mov(r11, gs(slot::FLAGS))?;
+    a.push(r11)?;
+    a.popfq()?;
+    a.mov(rcx, gs(slot::NEXT))?;
+    a.mov(rsp, gs(slot::RSP))?;
+    a.set_label(&mut syscall_stop)?;
+    a.int3()?;
+    let mut end = a.create_label();
+    a.set_label(&mut end)?;
+    a.nop()?;
+    let mut gadget = a.create_label();
+    a.set_label(&mut gadget)?;
+    a.syscall()?;
+    a.int3()?;
+
+    let options = iced_x86::BlockEncoderOptions::RETURN_NEW_INSTRUCTION_OFFSETS;
+    let result = a.assemble_options(at, options)?;
+    let labels = Labels {
+        miss: result.label_ip(&miss)?,
+        miss_stop: result.label_ip(&miss_stop)?,
+        syscall: result.label_ip(&syscall)?,
+        syscall_stop: result.label_ip(&syscall_stop)?,
+        syscall_insn: result.label_ip(&syscall_insn)?,
+        syscall_done_stop: result.label_ip(&syscall_done_stop)?,
+        end: result.label_ip(&end)?,
+        gadget: result.label_ip(&gadget)?,
+    };
+    Ok((result.inner.code_buffer, labels))
+}

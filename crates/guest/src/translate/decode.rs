@@ -1,0 +1,271 @@
+//! Guest code to a superblock: what is executed in a row, and how control leaves it.
+
+use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register};
+
+use super::MAX_INSNS;
+
+/// Source of guest code bytes.
+pub(crate) trait Fetch {
+    /// Executable bytes from `pc` on: as many as are at hand, at most to a little past the end of
+    /// the page, empty if `pc` cannot be executed.
+    fn fetch(&mut self, pc: u64) -> &[u8];
+}
+
+/// How control goes on after an instruction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Flow {
+    Next,
+    Jump { target: u64 },
+    Call { target: u64 },
+    /// `jcc`; `condition` is the low nibble of its opcode.
+    Branch { condition: u8, target: u64 },
+    /// `loop`, `loope`, `loopne`, `jrcxz`, `jecxz`.
+    CountBranch { target: u64 },
+    Return { pop: u16 },
+    IndirectJump,
+    IndirectCall,
+    Syscall,
+}
+
+impl Flow {
+    /// Control may leave the superblock here.
+    pub(crate) fn leaves(self) -> bool {
+        !matches!(self, Flow::Next | Flow::Jump { .. } | Flow::Call { .. })
+    }
+
+    /// Nothing follows in the superblock by itself; what comes next is in the translation.
+    pub(crate) fn ends(self) -> bool {
+        !matches!(self, Flow::Next)
+    }
+}
+
+/// One guest instruction.
+#[derive(Clone, Debug)]
+pub(crate) struct Insn {
+    pub(crate) pc: u64,
+    pub(crate) bytes: [u8; 15],
+    pub(crate) len: u8,
+    pub(crate) flow: Flow,
+    /// Offset of a rip-relative displacement in `bytes`; 0 for none.
+    pub(crate) rip_offset: u8,
+    /// Overwrites all six arithmetic flags and reads none of them.
+    pub(crate) sets_all_flags: bool,
+    pub(crate) may_fault: bool,
+    pub(crate) decoded: Instruction,
+}
+
+/// Guest code that is executed in a row.
+#[derive(Clone, Debug)]
+pub(crate) struct Superblock {
+    pub(crate) pc: u64,
+    pub(crate) insns: Vec<Insn>,
+    /// Where control goes on when the last instruction neither jumps nor returns.
+    pub(crate) end: u64,
+    /// The instruction at `end` is one that the tracer carries out.
+    pub(crate) special: Option<u64>,
+    /// Guest byte ranges that were read.
+    pub(crate) ranges: Vec<(u64, u64)>,
+}
+
+/// Decodes at most `limit` instructions from `pc`. `is_stop` says where a stop is armed: a
+/// superblock ends before it. An empty superblock without `special` means that `pc` cannot be
+/// executed.
+pub(crate) fn decode(pc: u64, limit: usize, code: &mut dyn Fetch, is_stop: &dyn Fn(u64) -> bool) -> Superblock {
+    let limit = limit.min(MAX_INSNS);
+    let mut block =
+        Superblock { pc, insns: Vec::with_capacity(16), end: pc, special: None, ranges: Vec::with_capacity(2) };
+    let mut at = pc;
+    'pieces: loop {
+        let bytes = code.fetch(at);
+        if bytes.is_empty() {
+            break;
+        }
+        let begin = at;
+        let mut decoder = Decoder::with_ip(64, bytes, at, DecoderOptions::NONE);
+        loop {
+            if block.insns.len() >= limit || (at != pc && is_stop(at)) {
+                block.note(begin, at);
+                break 'pieces;
+            }
+            let offset = (at - begin) as usize;
+            // Near the end of what was fetched an instruction might be cut off.
+            if offset > 0 && bytes.len() - offset < 15 {
+                block.note(begin, at);
+                continue 'pieces;
+            }
+            let decoded = decoder.decode();
+            if decoded.is_invalid() {
+                block.note(begin, at + 1);
+                block.special = Some(at);
+                break 'pieces;
+            }
+            let len = decoded.len();
+            let Some(flow) = flow(&decoded) else {
+                block.note(begin, at + len as u64);
+                block.special = Some(at);
+                break 'pieces;
+            };
+            let mut insn = Insn {
+                pc: at,
+                bytes: [0; 15],
+                len: len as u8,
+                flow,
+                rip_offset: 0,
+                sets_all_flags: sets_all_flags(&decoded),
+                may_fault: may_fault(&decoded),
+                decoded,
+            };
+            insn.bytes[..len].copy_from_slice(&bytes[offset..offset + len]);
+            if decoded.is_ip_rel_memory_operand() {
+                insn.rip_offset = decoder.get_constant_offsets(&decoded).displacement_offset() as u8;
+            }
+            block.insns.push(insn);
+            at += len as u64;
+            block.end = at;
+            match flow {
+                Flow::Next => {}
+                Flow::Jump { target } | Flow::Call { target } => {
+                    block.note(begin, at);
+                    // Going round a loop inside one superblock would only copy it.
+                    if block.insns.iter().any(|i| i.pc == target) || is_stop(target) || block.insns.len() >= limit {
+                        break 'pieces;
+                    }
+                    let depth = block.insns.iter().filter(|i| matches!(i.flow, Flow::Call { .. })).count();
+                    if matches!(flow, Flow::Call { .. }) && depth > 2 || code.fetch(target).is_empty() {
+                        break 'pieces;
+                    }
+                    at = target;
+                    block.end = at;
+                    continue 'pieces;
+                }
+                Flow::Branch { target, .. } | Flow::CountBranch { target } => {
+                    // A backward branch is a loop: what follows it is the rare way.
+                    if target <= at - len as u64 {
+                        block.note(begin, at);
+                        break 'pieces;
+                    }
+                }
+                Flow::Return { .. } | Flow::IndirectJump | Flow::IndirectCall | Flow::Syscall => {
+                    block.note(begin, at);
+                    break 'pieces;
+                }
+            }
+        }
+    }
+    block
+}
+
+impl Superblock {
+    fn note(&mut self, begin: u64, end: u64) {
+        if end > begin {
+            self.ranges.push((begin, end));
+        }
+    }
+}
+
+/// `None` for an instruction that cannot run from the code cache.
+fn flow(i: &Instruction) -> Option<Flow> {
+    if i.has_segment_prefix() && i.segment_prefix() == Register::GS && uses_memory(i) {
+        return None;
+    }
+    match i.flow_control() {
+        FlowControl::Next => match i.mnemonic() {
+            Mnemonic::Rdtsc
+            | Mnemonic::Rdtscp
+            | Mnemonic::Cpuid
+            | Mnemonic::Rdrand
+            | Mnemonic::Rdseed
+            | Mnemonic::Rdpid
+            | Mnemonic::Rdgsbase
+            | Mnemonic::Wrgsbase
+            | Mnemonic::Lgs => None,
+            Mnemonic::Mov | Mnemonic::Pop if i.op0_kind() == OpKind::Register && i.op0_register() == Register::GS => {
+                None
+            }
+            _ => Some(Flow::Next),
+        },
+        FlowControl::UnconditionalBranch if i.is_jmp_short_or_near() => Some(Flow::Jump { target: i.near_branch_target() }),
+        FlowControl::ConditionalBranch => {
+            let target = i.near_branch_target();
+            if i.is_jcc_short_or_near() {
+                // The order of the condition codes is that of the hardware's.
+                let condition = i.condition_code() as u8;
+                Some(Flow::Branch { condition: HARDWARE_CONDITION[condition as usize], target })
+            } else {
+                Some(Flow::CountBranch { target })
+            }
+        }
+        FlowControl::Call if i.is_call_near() => Some(Flow::Call { target: i.near_branch_target() }),
+        FlowControl::Call if i.mnemonic() == Mnemonic::Syscall => Some(Flow::Syscall),
+        FlowControl::IndirectBranch if i.is_jmp_near_indirect() && wide(i) => Some(Flow::IndirectJump),
+        FlowControl::IndirectCall if i.is_call_near_indirect() && wide(i) => Some(Flow::IndirectCall),
+        FlowControl::Return if i.mnemonic() == Mnemonic::Ret && i.stack_pointer_increment() >= 8 => {
+            let pop = if i.op_count() > 0 { i.immediate16() } else { 0 };
+            Some(Flow::Return { pop })
+        }
+        // ud0, ud1, ud2 raise their fault wherever they stand.
+        FlowControl::Exception => Some(Flow::Next),
+        _ => None,
+    }
+}
+
+/// From iced's order of condition codes (none, o, no, b, ae, e, ne, be, a, s, ns, p, np, l, ge,
+/// le, g) to the low nibble of the opcode.
+const HARDWARE_CONDITION: [u8; 17] = [0, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15];
+
+fn wide(i: &Instruction) -> bool {
+    match i.op0_kind() {
+        OpKind::Register => i.op0_register().is_gpr64(),
+        _ => i.memory_size().size() == 8,
+    }
+}
+
+fn uses_memory(i: &Instruction) -> bool {
+    (0..i.op_count()).any(|n| {
+        matches!(
+            i.op_kind(n),
+            OpKind::Memory
+                | OpKind::MemorySegSI
+                | OpKind::MemorySegESI
+                | OpKind::MemorySegRSI
+                | OpKind::MemorySegDI
+                | OpKind::MemorySegEDI
+                | OpKind::MemorySegRDI
+        )
+    })
+}
+
+fn may_fault(i: &Instruction) -> bool {
+    (0..i.op_count()).any(|n| i.op_kind(n) == OpKind::Memory)
+}
+
+/// A list, not iced's flag sets: an "undefined" flag is in practice some function of the operands
+/// for these, but an old value for others, and a shift by `cl` may write nothing.
+fn sets_all_flags(i: &Instruction) -> bool {
+    match i.mnemonic() {
+        Mnemonic::Add
+        | Mnemonic::Sub
+        | Mnemonic::Cmp
+        | Mnemonic::Neg
+        | Mnemonic::And
+        | Mnemonic::Or
+        | Mnemonic::Xor
+        | Mnemonic::Test
+        | Mnemonic::Popcnt
+        | Mnemonic::Xadd
+        | Mnemonic::Ptest
+        | Mnemonic::Vptest
+        | Mnemonic::Comiss
+        | Mnemonic::Comisd
+        | Mnemonic::Ucomiss
+        | Mnemonic::Ucomisd
+        | Mnemonic::Vcomiss
+        | Mnemonic::Vcomisd
+        | Mnemonic::Vucomiss
+        | Mnemonic::Vucomisd => true,
+        Mnemonic::Shl | Mnemonic::Shr | Mnemonic::Sar => {
+            i.op1_kind() == OpKind::Immediate8 && i.immediate8() & 31 != 0
+        }
+        _ => false,
+    }
+}

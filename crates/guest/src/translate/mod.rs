@@ -1,0 +1,521 @@
+//! Translation of guest code to code-cache code.
+//!
+//! The unit is a superblock: straight-line guest code that follows direct jumps and calls and
+//! falls through conditional branches, whose taken sides leave it. The guest's own instructions
+//! are copied as they are; only control transfers are rewritten, rip-relative displacements
+//! adjusted, and the step counter kept. Translation is a pure function of the code bytes, the
+//! place of the output and the armed stops, so every run of a program is cut the same way.
+//!
+//! **Counting.** A superblock is a sequence of *segments*, each ending in a way out. One
+//! `add [count], n` per segment accounts for all of it. It destroys the flags, so it is put right
+//! before an instruction of the segment that overwrites all of them and reads none; nearly every
+//! conditional branch has such a `cmp` or `test` before it. Only a segment without one pays for a
+//! sequence of `mov`, `lea` and `jrcxz`, which leave the flags alone. The carry out of zero stops
+//! the guest: that is how a run to an exact step, a time slice and a prompt signal are made.
+//! Counting on every instruction, or in a stolen register, was rejected: the first costs 3x, the
+//! second turns every use of that register into memory traffic and every fault into a puzzle.
+//!
+//! **Indirect branches** carry their target in rcx and jump through a table indexed by its low 16
+//! bits to a prologue at the target, which checks that it is the one meant. Guest return addresses
+//! are always the guest's own.
+
+mod decode;
+pub(crate) mod emit;
+
+use iced_x86::{
+    BlockEncoder, BlockEncoderOptions, Code as Opcode, Instruction, InstructionBlock, InstructionInfoFactory,
+    MemoryOperand, Register,
+};
+
+use crate::layout::{Layout, slot};
+pub(crate) use decode::{Fetch, Flow, Insn, Superblock, decode};
+use emit::{Code, Gpr};
+
+/// The longest superblock, in guest instructions.
+pub(crate) const MAX_INSNS: usize = 64;
+
+/// Addresses of the routines that every code region has a copy of.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Routines {
+    pub(crate) miss: u64,
+    pub(crate) syscall: u64,
+}
+
+/// A place in translated code where the guest stops for the tracer.
+#[derive(Clone, Debug)]
+pub(crate) enum Point {
+    /// A direct way out that is not linked yet. `site` is the displacement to patch.
+    Exit { target: u64, site: u64, stub: u64, linked: Option<crate::cache::BlockId> },
+    /// The step budget ran out before the instruction at `pc`.
+    Budget { pc: u64, uncounted: i32, resume: u64, rcx_saved: bool },
+    /// An instruction that the tracer carries out: `rdtsc`, `cpuid`, ...
+    Special { pc: u64, uncounted: i32 },
+    /// An armed stop has counted down.
+    Armed { pc: u64 },
+    /// Source of an indirect branch; never stopped at, named by `slot::SOURCE`.
+    Branch { pc: u64 },
+    /// A bounded run has come to `pc` after `executed` instructions.
+    Bound { pc: u64, executed: u32 },
+    /// A bounded run ended in an indirect branch, target in rcx; rcx and rdx are saved.
+    BoundIndirect { executed: u32 },
+}
+
+/// What is needed to turn a stop inside translated code back into a guest state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct MapEntry {
+    /// Offset of the first host byte that stands for the instruction at `pc`.
+    pub(crate) host: u32,
+    /// Steps executed beyond those that the counter shows; negative when it runs ahead.
+    pub(crate) uncounted: i16,
+    /// Which registers are in spill slots here.
+    pub(crate) saved: Saved,
+    pub(crate) pc: u64,
+}
+
+/// Spilled registers: bit 0 rcx, bit 1 rdx, bits 4.. one more than the register in `slot::ANY`,
+/// bit 3 the flags do not hold the guest's (dead) arithmetic flags.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Saved(pub(crate) u8);
+
+impl Saved {
+    pub(crate) const RCX: Saved = Saved(1);
+    pub(crate) const RCX_RDX: Saved = Saved(3);
+    const DEAD_FLAGS: u8 = 8;
+
+    pub(crate) fn rcx(self) -> bool {
+        self.0 & 1 != 0
+    }
+    pub(crate) fn rdx(self) -> bool {
+        self.0 & 2 != 0
+    }
+    pub(crate) fn dead_flags(self) -> bool {
+        self.0 & Self::DEAD_FLAGS != 0
+    }
+    pub(crate) fn any(self) -> Option<Gpr> {
+        (self.0 >> 4 != 0).then(|| Gpr((self.0 >> 4) - 1))
+    }
+}
+
+/// How a superblock is to be translated.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Request {
+    pub(crate) host: u64,
+    pub(crate) layout: Layout,
+    pub(crate) routines: Routines,
+    /// Id that the first of the new points will have.
+    pub(crate) first_point: u32,
+    /// Begin with the prologue that indirect branches enter through.
+    pub(crate) prologue: bool,
+    /// A stop is armed at the first instruction: its countdown slot.
+    pub(crate) armed: Option<u32>,
+    /// Not counted, not linked: executes once, then stops.
+    pub(crate) bounded: bool,
+}
+
+/// A translated superblock, ready to be copied to `Request::host`.
+pub(crate) struct Translation {
+    pub(crate) bytes: Vec<u8>,
+    /// Offset of the entry for direct jumps.
+    pub(crate) entry: u32,
+    pub(crate) points: Vec<Point>,
+    pub(crate) map: Vec<MapEntry>,
+}
+
+struct Translator<'a> {
+    block: &'a Superblock,
+    request: Request,
+    code: Code,
+    points: Vec<Point>,
+    map: Vec<MapEntry>,
+    /// Literals to lay down: displacement to fix, value.
+    literals: Vec<(u32, u64)>,
+    /// Stubs to lay down: displacement to fix, point.
+    stubs: Vec<(u32, usize)>,
+}
+
+pub(crate) fn translate(block: &Superblock, request: Request) -> Translation {
+    let mut t = Translator {
+        block,
+        request,
+        code: Code::at(request.host),
+        points: Vec::with_capacity(8),
+        map: Vec::with_capacity(block.insns.len() + 2),
+        literals: Vec::new(),
+        stubs: Vec::with_capacity(8),
+    };
+    if request.prologue {
+        t.prologue();
+    }
+    let entry = t.code.offset();
+    if let Some(n) = request.armed {
+        t.armed_stop(n);
+    }
+    t.body();
+    t.finish();
+    Translation { bytes: t.code.bytes, entry, points: t.points, map: t.map }
+}
+
+/// The prologue alone, for a block that is already translated: checks and jumps to `entry`.
+pub(crate) fn thunk(pc: u64, entry: u64, host: u64, routines: Routines) -> Vec<u8> {
+    let mut code = Code::at(host);
+    check_target(&mut code, pc, routines);
+    code.jump(entry);
+    code.bytes
+}
+
+fn check_target(code: &mut Code, pc: u64, routines: Routines) {
+    code.imm64(Gpr::RDX, pc.wrapping_neg());
+    code.add_rcx_rdx();
+    // On a mismatch rcx gets the target back and the miss routine looks further.
+    code.jrcxz(10 + 4 + 5);
+    code.imm64(Gpr::RDX, pc);
+    code.add_rcx_rdx();
+    code.jump(routines.miss);
+    code.load(Gpr::RDX, slot::RDX);
+    code.load(Gpr::RCX, slot::RCX);
+}
+
+impl Translator<'_> {
+    fn point(&mut self, point: Point) -> usize {
+        self.points.push(point);
+        self.points.len() - 1
+    }
+
+    fn id(&self, point: usize) -> u32 {
+        self.request.first_point + point as u32
+    }
+
+    fn prologue(&mut self) {
+        check_target(&mut self.code, self.block.pc, self.request.routines);
+    }
+
+    /// Counts an armed stop down and stops at zero. The countdown is in the thread's page, so a
+    /// checkpoint takes it along.
+    fn armed_stop(&mut self, n: u32) {
+        let at = slot::STOPS + n * 8;
+        self.note(self.block.pc, 0, Saved::RCX);
+        self.code.save(Gpr::RCX, slot::RCX);
+        self.code.load(Gpr::RCX, at);
+        self.code.add_rcx(-1);
+        self.code.save(Gpr::RCX, at);
+        self.code.jrcxz(9 + 2);
+        self.code.load(Gpr::RCX, slot::RCX);
+        self.code.raw(&[0xeb, 9 + 8]);
+        self.code.load(Gpr::RCX, slot::RCX);
+        let p = self.point(Point::Armed { pc: self.block.pc });
+        let id = self.id(p);
+        self.code.stop(id);
+    }
+
+    fn note(&mut self, pc: u64, uncounted: i32, saved: Saved) {
+        let host = self.code.offset();
+        self.map.push(MapEntry { host, uncounted: uncounted as i16, saved, pc });
+    }
+
+    fn body(&mut self) {
+        let block = self.block;
+        let insns = &block.insns;
+        let mut start = 0;
+        while start < insns.len() {
+            let end = (start..insns.len())
+                .find(|&i| insns[i].flow.leaves())
+                .unwrap_or(insns.len() - 1);
+            self.segment(start, end);
+            start = end + 1;
+        }
+        // A superblock that was cut short, not ended by a transfer, goes on at its end.
+        if insns.last().is_none_or(|i| !i.flow.ends()) {
+            if let Some(special) = block.special {
+                let p = self.stop_here(special, 0);
+                self.stub_jump(p);
+            } else {
+                self.exit_jump(block.end);
+            }
+        }
+    }
+
+    fn stop_here(&mut self, pc: u64, uncounted: i32) -> usize {
+        if self.request.bounded {
+            let executed = self.block.insns.len() as u32;
+            self.point(Point::Bound { pc, executed })
+        } else {
+            self.point(Point::Special { pc, uncounted })
+        }
+    }
+
+    fn segment(&mut self, start: usize, end: usize) {
+        let insns = &self.block.insns;
+        let n = (end - start + 1) as i32;
+        let counted_at = if self.request.bounded { None } else { place_to_count(&insns[start..=end]) };
+        for i in start..=end {
+            let done = (i - start) as i32;
+            let here = counted_at.map(|(at, _)| start + at);
+            let mut saved = Saved::default();
+            let uncounted = if self.request.bounded {
+                i as i32
+            } else {
+                match here {
+                    Some(at) if i >= at => done - n,
+                    None if i == end => {
+                        self.count_keeping_flags(insns[i].pc, n, done);
+                        done - n
+                    }
+                    _ => done,
+                }
+            };
+            if here == Some(i) {
+                self.count(insns[i].pc, n, done);
+                saved = Saved(Saved::DEAD_FLAGS);
+            }
+            self.note(insns[i].pc, uncounted, saved);
+            self.insn(i, uncounted);
+        }
+    }
+
+    /// `add [count], n; jc stop`
+    fn count(&mut self, pc: u64, n: i32, done: i32) {
+        self.code.add_slot(slot::COUNT, n as i8);
+        let site = self.code.jcc_later(2);
+        let resume = self.code.here();
+        let p = self.point(Point::Budget { pc, uncounted: done - n, resume, rcx_saved: false });
+        self.stubs.push((site, p));
+    }
+
+    /// The same without touching the flags. The top byte of the counter is zero only when it has
+    /// passed zero, since it starts as a small negative number.
+    fn count_keeping_flags(&mut self, pc: u64, n: i32, done: i32) {
+        self.note(pc, done, Saved::RCX);
+        self.code.save(Gpr::RCX, slot::RCX);
+        self.code.load(Gpr::RCX, slot::COUNT);
+        self.code.add_rcx(n as i8);
+        self.code.save(Gpr::RCX, slot::COUNT);
+        self.code.load_byte_ecx(slot::COUNT + 7);
+        self.code.jrcxz(9 + 2);
+        self.code.load(Gpr::RCX, slot::RCX);
+        self.code.raw(&[0xeb, 5]);
+        let site = self.code.jump_later();
+        let resume = self.code.here();
+        let p = self.point(Point::Budget { pc, uncounted: done - n, resume, rcx_saved: true });
+        self.stubs.push((site, p));
+    }
+
+    fn insn(&mut self, i: usize, uncounted: i32) {
+        let insn = &self.block.insns[i];
+        let next = insn.pc + u64::from(insn.len);
+        match insn.flow {
+            Flow::Next => self.plain(insn, uncounted),
+            Flow::Jump { target } => {
+                if i + 1 == self.block.insns.len() {
+                    self.exit_jump(target);
+                }
+            }
+            Flow::Call { target } => {
+                let at = self.code.push_literal_later();
+                self.literals.push((at, next));
+                if i + 1 == self.block.insns.len() {
+                    self.exit_jump(target);
+                }
+            }
+            Flow::Branch { condition, target } => {
+                let site = self.code.jcc_later(condition);
+                self.exit_at(site, target, i);
+                if i + 1 == self.block.insns.len() {
+                    self.exit_jump(next);
+                }
+            }
+            Flow::CountBranch { target } => {
+                // The original opcode with its prefixes, to a jump of full range.
+                let opcode = insn.len as usize - 1;
+                self.code.raw(&insn.bytes[..opcode]);
+                self.code.raw(&[2, 0xeb, 5]);
+                let site = self.code.jump_later();
+                self.exit_at(site, target, i);
+                if i + 1 == self.block.insns.len() {
+                    self.exit_jump(next);
+                }
+            }
+            Flow::Return { pop } => {
+                self.code.save(Gpr::RCX, slot::RCX);
+                self.code.load_return_address();
+                self.code.save(Gpr::RDX, slot::RDX);
+                self.code.add_rsp(8 + i32::from(pop));
+                self.indirect(insn.pc, i);
+            }
+            Flow::IndirectJump => {
+                self.load_target(insn);
+                self.code.save(Gpr::RDX, slot::RDX);
+                self.indirect(insn.pc, i);
+            }
+            Flow::IndirectCall => {
+                self.load_target(insn);
+                self.code.save(Gpr::RDX, slot::RDX);
+                self.note(insn.pc, uncounted, Saved::RCX_RDX);
+                let at = self.code.push_literal_later();
+                self.literals.push((at, next));
+                self.indirect(insn.pc, i);
+            }
+            Flow::Syscall => {
+                self.code.imm64(Gpr::RCX, next);
+                let at = self.code.lea_later(Gpr::R11);
+                self.code.save(Gpr::R11, slot::CONTINUE);
+                self.code.jump(self.request.routines.syscall);
+                self.code.land(at);
+                self.exit_jump(next);
+            }
+        }
+    }
+
+    /// `mov rcx, <operand of the branch>`, rcx saved before.
+    fn load_target(&mut self, insn: &Insn) {
+        self.code.save(Gpr::RCX, slot::RCX);
+        let i = &insn.decoded;
+        let load = if i.op0_kind() == iced_x86::OpKind::Register {
+            if i.op0_register() == Register::RCX {
+                return;
+            }
+            Instruction::with2(Opcode::Mov_r64_rm64, Register::RCX, i.op0_register())
+        } else {
+            Instruction::with2(Opcode::Mov_r64_rm64, Register::RCX, memory_of(i))
+        };
+        let mut load = load.expect("mov rcx, r/m64 takes any operand of an indirect branch");
+        if i.is_ip_rel_memory_operand() {
+            if reaches(i.ip_rel_memory_address(), self.code.here()) {
+                load.set_memory_displacement64(i.ip_rel_memory_address());
+            } else {
+                self.code.imm64(Gpr::RCX, i.ip_rel_memory_address());
+                self.code.raw(&[0x48, 0x8b, 0x09]); // mov rcx, [rcx]
+                return;
+            }
+        }
+        self.encode(load);
+    }
+
+    fn encode(&mut self, insn: Instruction) {
+        let list = [insn];
+        let block = InstructionBlock::new(&list, self.code.here());
+        let out = BlockEncoder::encode(64, block, BlockEncoderOptions::NONE)
+            .expect("an instruction that was decoded can be encoded");
+        self.code.raw(&out.code_buffer);
+    }
+
+    fn indirect(&mut self, pc: u64, i: usize) {
+        if self.request.bounded {
+            let p = self.point(Point::BoundIndirect { executed: i as u32 + 1 });
+            self.stub_jump(p);
+            return;
+        }
+        let p = self.point(Point::Branch { pc });
+        let id = self.id(p);
+        self.code.low_half_to_edx();
+        self.code.store_imm32(slot::SOURCE, id);
+        self.code.jump_table(self.request.layout.table());
+    }
+
+    fn exit_jump(&mut self, target: u64) {
+        let site = self.code.jump_later();
+        self.exit_at(site, target, self.block.insns.len() - 1);
+    }
+
+    fn exit_at(&mut self, site: u32, target: u64, last: usize) {
+        let p = if self.request.bounded {
+            let executed = if self.block.insns.is_empty() { 0 } else { last as u32 + 1 };
+            self.point(Point::Bound { pc: target, executed })
+        } else {
+            let site = self.code.host + u64::from(site);
+            self.point(Point::Exit { target, site, stub: 0, linked: None })
+        };
+        self.stubs.push((site, p));
+    }
+
+    fn stub_jump(&mut self, point: usize) {
+        let site = self.code.jump_later();
+        self.stubs.push((site, point));
+    }
+
+    fn plain(&mut self, insn: &Insn, uncounted: i32) {
+        if insn.rip_offset == 0 {
+            self.code.raw(&insn.bytes[..insn.len as usize]);
+            return;
+        }
+        let target = insn.decoded.ip_rel_memory_address();
+        let end = self.code.here() + u64::from(insn.len);
+        let disp = target.wrapping_sub(end) as i64;
+        if i32::try_from(disp).is_ok() && insn.decoded.memory_base() == Register::RIP {
+            let at = self.code.offset() as usize + insn.rip_offset as usize;
+            self.code.raw(&insn.bytes[..insn.len as usize]);
+            self.code.bytes[at..at + 4].copy_from_slice(&(disp as i32).to_le_bytes());
+            return;
+        }
+        // Out of reach: through a register that the instruction does not use.
+        let reg = unused_register(&insn.decoded);
+        let gpr = Gpr(reg.number() as u8);
+        self.code.save(gpr, slot::ANY);
+        self.note(insn.pc, uncounted, Saved((gpr.0 + 1) << 4));
+        self.code.imm64(gpr, target);
+        let mut copy = insn.decoded;
+        copy.set_memory_base(reg);
+        copy.set_memory_displacement64(0);
+        copy.set_memory_displ_size(0);
+        self.encode(copy);
+        self.code.load(gpr, slot::ANY);
+    }
+
+    fn finish(&mut self) {
+        for (site, p) in std::mem::take(&mut self.stubs) {
+            self.code.land(site);
+            let id = self.id(p);
+            let here = self.code.here();
+            if let Point::Exit { stub, .. } = &mut self.points[p] {
+                *stub = here;
+                self.code.far_stop(id);
+            } else {
+                self.code.stop(id);
+            }
+        }
+        for (at, value) in std::mem::take(&mut self.literals) {
+            self.code.land(at);
+            self.code.raw(&value.to_le_bytes());
+        }
+    }
+}
+
+fn reaches(target: u64, from: u64) -> bool {
+    (target.wrapping_sub(from) as i64).unsigned_abs() < 0x7fff_0000
+}
+
+fn memory_of(i: &Instruction) -> MemoryOperand {
+    MemoryOperand::new(
+        i.memory_base(),
+        i.memory_index(),
+        i.memory_index_scale(),
+        i.memory_displacement64() as i64,
+        i.memory_displ_size(),
+        false,
+        i.segment_prefix(),
+    )
+}
+
+fn unused_register(i: &Instruction) -> Register {
+    let mut factory = InstructionInfoFactory::new();
+    let info = factory.info(i);
+    let candidates = [Register::RAX, Register::RCX, Register::RDX, Register::RBX, Register::RSI, Register::RDI];
+    let used = |r: Register| info.used_registers().iter().any(|u| u.register().full_register() == r);
+    candidates.into_iter().find(|&r| !used(r)).expect("no instruction uses all six registers")
+}
+
+/// Where in a segment the count may be added although it destroys the flags: right before an
+/// instruction that overwrites all of them. The second part says that it cannot fault. Those are
+/// preferred, because at a fault in the other kind the guest's flags, dead though they are, are
+/// not the true ones.
+fn place_to_count(segment: &[Insn]) -> Option<(usize, bool)> {
+    let mut second = None;
+    for (i, insn) in segment.iter().enumerate() {
+        if insn.sets_all_flags {
+            if !insn.may_fault {
+                return Some((i, true));
+            }
+            second = second.or(Some((i, false)));
+        }
+    }
+    second
+}
