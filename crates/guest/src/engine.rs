@@ -83,6 +83,8 @@ pub(crate) struct Engine {
     pub(crate) armed: FxHashMap<u64, u32>,
     pub(crate) stats: Stats,
     pub(crate) dispositions: Dispositions,
+    /// The guest believes that it blocks SIGTRAP.
+    pub(crate) trap_blocked: bool,
     /// Source of the last indirect branch that missed.
     pub(crate) last_branch: u64,
 }
@@ -150,6 +152,7 @@ impl Engine {
             armed: FxHashMap::default(),
             stats: Stats::default(),
             dispositions: Dispositions::inherited(tracee.0),
+            trap_blocked: false,
             last_branch: 0,
         })
     }
@@ -273,6 +276,19 @@ impl Engine {
             self.protect(page, p)?;
         }
         Ok(())
+    }
+
+    /// Writes guest memory as the kernel does for a system call.
+    pub(crate) fn put(&mut self, addr: u64, bytes: &[u8]) -> Result<(), Error> {
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        if !self.protected.is_empty() {
+            for page in addr >> 12..=(addr + bytes.len() as u64 - 1) >> 12 {
+                self.release_page(page)?;
+            }
+        }
+        self.memory.write(addr, bytes)
     }
 
     /// Makes `page` writable again because the guest (or the kernel in its name) writes to it.
@@ -570,7 +586,8 @@ impl Engine {
         let limit = (limit as usize).clamp(1, MAX_INSNS);
         let mut block = {
             let mut fetcher = Fetcher { code: &mut self.code, maps: &self.maps, memory: &self.memory };
-            decode(pc, limit, &mut fetcher, &|_| false)
+            let armed = &self.armed;
+            decode(pc, limit, &mut fetcher, &|at| armed.contains_key(&at))
         };
         // A system call is the caller's, as is what the tracer must carry out.
         if matches!(block.insns.last().map(|i| i.flow), Some(crate::translate::Flow::Syscall)) {

@@ -1,6 +1,5 @@
 //! Recording: the guest runs against the real world, and what it learns is written down.
 
-use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 
 use abi::{Call, Class, Plan};
@@ -374,6 +373,7 @@ impl Recorder {
             self.engine.release_page(a >> 12)?;
         }
         let action = self.engine.sigaction_argument(call);
+        let believed = self.engine.trap_blocked;
         let mut outcome = self.engine.guest_call(call)?;
         if matches!(outcome, Outcome::Returned(r) if r == -i64::from(libc::EFAULT)) && !self.engine.protected.is_empty() {
             let pages: Vec<u64> = self.engine.protected.keys().copied().collect();
@@ -390,6 +390,9 @@ impl Recorder {
                 if nr == libc::SYS_arch_prctl {
                     self.engine.regs.fs_base = self.engine.tracee.regs()?.fs_base;
                 }
+                if nr == libc::SYS_rt_sigprocmask {
+                    self.show_trap_mask(call, ret, believed)?;
+                }
                 let writes = self.written(&plan, ret)?;
                 self.finish(call, ret, CallEffects { args: call.args, writes, file: None })
             }
@@ -397,6 +400,26 @@ impl Recorder {
             Outcome::Ended(wait) => Ok(Some(self.ended(wait)?)),
             Outcome::Event(_) => Err(Error::Internal("an unexpected process event".into())),
         }
+    }
+
+    /// The old mask that the guest is given includes SIGTRAP if the guest blocked it.
+    fn show_trap_mask(&mut self, call: &Call, ret: i64, believed: bool) -> Result<(), Error> {
+        const TRAP: u64 = 1 << (libc::SIGTRAP - 1);
+        let [how, set, old, ..] = call.args;
+        let asked = if set != 0 { self.engine.memory.read_u64(set).unwrap_or(0) & TRAP != 0 } else { false };
+        if ret == 0 && old != 0 && believed {
+            let mask = self.engine.memory.read_u64(old)?;
+            self.engine.memory.write_u64(old, mask | TRAP)?;
+        }
+        self.engine.keep_trap_open()?;
+        // SIG_BLOCK adds to what is blocked, SIG_UNBLOCK takes away, SIG_SETMASK replaces.
+        self.engine.trap_blocked = match (set != 0 && ret == 0, how) {
+            (true, 0) => believed || asked,
+            (true, 1) => believed && !asked,
+            (true, _) => asked,
+            (false, _) => believed,
+        };
+        Ok(())
     }
 
     fn concerns_guest(&self, pid: u64) -> bool {
@@ -554,6 +577,3 @@ impl Recorder {
 fn known_as(f: &FileRef) -> PathBuf {
     PathBuf::from(<std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(&f.name))
 }
-
-/// Signals waiting at the moment of a checkpoint.
-pub(crate) type PendingQueue = VecDeque<Pending>;

@@ -4,6 +4,7 @@ use abi::signal::Action;
 
 use crate::Error;
 use crate::engine::{Engine, Pending};
+use crate::layout::slot;
 use crate::ptrace::{Resume, Wait};
 
 const SA_RESETHAND: u64 = 0x8000_0000;
@@ -55,6 +56,15 @@ impl Dispositions {
         }
     }
 
+    /// A new image: what had a handler has the default again.
+    pub(crate) fn reset_handlers(&mut self) {
+        for entry in &mut self.table {
+            if entry.0 != 1 {
+                *entry = (0, 0);
+            }
+        }
+    }
+
     fn delivered(&mut self, signal: i32) {
         if let Some(entry) = self.table.get_mut(signal as usize)
             && entry.1 & SA_RESETHAND != 0
@@ -90,6 +100,14 @@ impl Engine {
             Wait::Signal(libc::SIGTRAP) | Wait::Event(_) => {
                 self.regs = self.tracee.regs()?;
                 self.can_deliver = false;
+                let was_blocked = self.trap_blocked;
+                if was_blocked {
+                    let at = self.regs.rdx + UC_SIGMASK;
+                    let mask = self.memory.read_u64(at)?;
+                    self.memory.write_u64(at, mask | TRAP)?;
+                }
+                self.keep_trap_open()?;
+                self.trap_blocked |= was_blocked;
                 Ok(None)
             }
             Wait::Signal(signal) => {
@@ -144,6 +162,56 @@ impl Engine {
         }
         self.regs = self.tracee.regs()?;
         self.can_deliver = true;
+        self.keep_trap_open()
+    }
+
+    /// The guest may believe that it blocks SIGTRAP, but the engine's stops must not find it
+    /// blocked: the kernel would unblock it for good and reset its action.
+    pub(crate) fn keep_trap_open(&mut self) -> Result<(), Error> {
+        let mask = self.tracee.sigmask()?;
+        self.trap_blocked = mask & TRAP != 0;
+        if self.trap_blocked {
+            self.tracee.set_sigmask(mask & !TRAP)?;
+        }
         Ok(())
     }
+
+    /// The signal mask that returning from the handler just begun will restore.
+    pub(crate) fn set_frame_mask(&mut self, mask: u64) -> Result<(), Error> {
+        self.memory.write_u64(self.regs.rdx + UC_SIGMASK, mask)
+    }
+
+    /// As after an exec: no handlers, no alternate stack.
+    pub(crate) fn reset_kernel_signals(&mut self) -> Result<(), Error> {
+        let scratch = self.page + u64::from(slot::SCRATCH);
+        self.memory.write(scratch, &[0; 32])?;
+        for sig in 1..=64 {
+            if self.dispositions.of(sig) != Disposition::Ignore && sig != libc::SIGKILL && sig != libc::SIGSTOP {
+                self.inject(libc::SYS_rt_sigaction, [sig as u64, scratch, 0, 8, 0, 0])?;
+            }
+        }
+        // SS_DISABLE
+        self.memory.write(scratch + 8, &[2])?;
+        self.inject(libc::SYS_sigaltstack, [scratch, 0, 0, 0, 0, 0])?;
+        Ok(())
+    }
+
+    /// The vector and floating-point registers as an exec leaves them.
+    pub(crate) fn reset_vector_state(&mut self) -> Result<(), Error> {
+        let mut state = self.tracee.xstate()?;
+        state.fill(0);
+        state[..2].copy_from_slice(&0x37fu16.to_le_bytes());
+        state[24..28].copy_from_slice(&0x1f80u32.to_le_bytes());
+        self.tracee.set_xstate(&state)
+    }
+
+    /// The signal mask as the guest believes it to be.
+    pub(crate) fn believed_mask(&self) -> Result<u64, Error> {
+        let mask = self.tracee.sigmask()?;
+        Ok(if self.trap_blocked { mask | TRAP } else { mask })
+    }
 }
+
+const TRAP: u64 = 1 << (libc::SIGTRAP - 1);
+/// Offset of the signal mask in the kernel's `struct ucontext`.
+const UC_SIGMASK: u64 = 296;
