@@ -58,6 +58,12 @@ pub(crate) struct Pending {
     pub(crate) info: [u8; 128],
 }
 
+/// Code that will be wanted: a way out to be linked, or where a call returns to.
+struct Ahead {
+    target: u64,
+    exit: Option<u32>,
+}
+
 /// Guest code bytes, page by page.
 pub(crate) struct CodeBytes {
     pages: FxHashMap<u64, Box<[u8; 4096]>>,
@@ -357,7 +363,12 @@ impl Engine {
         Ok(0)
     }
 
-    fn translate_block(&mut self, pc: u64, prologue: bool) -> Result<Option<BlockId>, Error> {
+    fn translate_block(
+        &mut self,
+        pc: u64,
+        prologue: bool,
+        ahead: &mut VecDeque<Ahead>,
+    ) -> Result<Option<BlockId>, Error> {
         if self.cache.tables_full() {
             self.cache.clear();
         }
@@ -382,7 +393,11 @@ impl Engine {
             bounded: false,
         };
         let t = translate(&block, request);
-        Ok(Some(self.cache.place(region, pc, block.ranges, t, prologue)))
+        let sites: Vec<u64> = block.return_sites().collect();
+        let id = self.cache.place(region, pc, block.ranges, t, prologue);
+        ahead.extend(self.cache.open_exits(id).map(|(exit, target)| Ahead { target, exit: Some(exit) }));
+        ahead.extend(sites.into_iter().map(|target| Ahead { target, exit: None }));
+        Ok(Some(id))
     }
 
     /// Write-protects pages about to be translated that the guest could change unseen.
@@ -411,29 +426,31 @@ impl Engine {
         if let Some(id) = self.cache.lookup(pc) {
             return Ok(Some(id));
         }
-        let Some(first) = self.translate_block(pc, prologue)? else { return Ok(None) };
+        let mut queue = VecDeque::new();
+        let Some(_) = self.translate_block(pc, prologue, &mut queue)? else { return Ok(None) };
         let generation = self.cache.generation;
-        let mut queue: VecDeque<(u32, u64)> = self.cache.open_exits(first).collect();
         let mut left = AHEAD;
-        while let Some((exit, target)) = queue.pop_front() {
+        while let Some(Ahead { target, exit }) = queue.pop_front() {
             let id = match self.cache.lookup(target) {
                 Some(id) => id,
                 None if left == 0 => continue,
                 None => {
                     left -= 1;
-                    let Some(id) = self.translate_block(target, false)? else { continue };
-                    queue.extend(self.cache.open_exits(id));
+                    let Some(id) = self.translate_block(target, exit.is_none(), &mut queue)? else { continue };
                     id
                 }
             };
             if self.cache.generation != generation {
                 break;
             }
-            self.cache.link(exit, id);
+            match exit {
+                Some(exit) => self.cache.link(exit, id),
+                None => self.cache.make_indirect(id),
+            }
         }
         match self.cache.lookup(pc) {
             Some(id) => Ok(Some(id)),
-            None => self.translate_block(pc, prologue),
+            None => self.translate_block(pc, prologue, &mut VecDeque::new()),
         }
     }
 

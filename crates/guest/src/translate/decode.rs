@@ -33,6 +33,10 @@ impl Flow {
         !matches!(self, Flow::Next | Flow::Jump { .. } | Flow::Call { .. })
     }
 
+    pub(crate) fn is_indirect(self) -> bool {
+        matches!(self, Flow::Return { .. } | Flow::IndirectJump | Flow::IndirectCall)
+    }
+
     /// Nothing follows in the superblock by itself; what comes next is in the translation.
     pub(crate) fn ends(self) -> bool {
         !matches!(self, Flow::Next)
@@ -156,6 +160,12 @@ pub(crate) fn decode(pc: u64, limit: usize, code: &mut dyn Fetch, is_stop: &dyn 
 }
 
 impl Superblock {
+    /// Where the calls in it return to.
+    pub(crate) fn return_sites(&self) -> impl Iterator<Item = u64> + '_ {
+        let calls = |i: &&Insn| matches!(i.flow, Flow::Call { .. } | Flow::IndirectCall);
+        self.insns.iter().filter(calls).map(|i| i.pc + u64::from(i.len))
+    }
+
     fn note(&mut self, begin: u64, end: u64) {
         if end > begin {
             self.ranges.push((begin, end));

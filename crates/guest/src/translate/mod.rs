@@ -47,7 +47,7 @@ pub(crate) enum Point {
     /// A direct way out that is not linked yet. `site` is the displacement to patch.
     Exit { target: u64, site: u64, stub: u64, linked: Option<crate::cache::BlockId> },
     /// The step budget ran out before the instruction at `pc`.
-    Budget { pc: u64, uncounted: i32, resume: u64, rcx_saved: bool },
+    Budget { pc: u64, uncounted: i32, rcx_saved: bool },
     /// An instruction that the tracer carries out: `rdtsc`, `cpuid`, ...
     Special { pc: u64, uncounted: i32 },
     /// An armed stop has counted down.
@@ -131,6 +131,8 @@ struct Translator<'a> {
     literals: Vec<(u32, u64)>,
     /// Stubs to lay down: displacement to fix, point.
     stubs: Vec<(u32, usize)>,
+    /// Steps (all, done before) that the indirect branch at hand has yet to count.
+    late_count: Option<(i32, i32)>,
 }
 
 pub(crate) fn translate(block: &Superblock, request: Request) -> Translation {
@@ -142,6 +144,7 @@ pub(crate) fn translate(block: &Superblock, request: Request) -> Translation {
         map: Vec::with_capacity(block.insns.len() + 2),
         literals: Vec::new(),
         stubs: Vec::with_capacity(8),
+        late_count: None,
     };
     if request.prologue {
         t.prologue();
@@ -256,7 +259,8 @@ impl Translator<'_> {
             } else {
                 match here {
                     Some(at) if i >= at => done - n,
-                    None if i == end => {
+                    // An indirect branch has rcx saved anyway and counts after that.
+                    None if i == end && !insns[i].flow.is_indirect() => {
                         self.count_keeping_flags(insns[i].pc, n, done);
                         done - n
                     }
@@ -268,6 +272,7 @@ impl Translator<'_> {
                 saved = Saved(Saved::DEAD_FLAGS);
             }
             self.note(insns[i].pc, uncounted, saved);
+            self.late_count = (here.is_none() && i == end && !self.request.bounded).then_some((n, done));
             self.insn(i, uncounted);
         }
     }
@@ -276,8 +281,7 @@ impl Translator<'_> {
     fn count(&mut self, pc: u64, n: i32, done: i32) {
         self.code.add_slot(slot::COUNT, n as i8);
         let site = self.code.jcc_later(2);
-        let resume = self.code.here();
-        let p = self.point(Point::Budget { pc, uncounted: done - n, resume, rcx_saved: false });
+        let p = self.point(Point::Budget { pc, uncounted: done - n, rcx_saved: false });
         self.stubs.push((site, p));
     }
 
@@ -294,14 +298,30 @@ impl Translator<'_> {
         self.code.load(Gpr::RCX, slot::RCX);
         self.code.raw(&[0xeb, 5]);
         let site = self.code.jump_later();
-        let resume = self.code.here();
-        let p = self.point(Point::Budget { pc, uncounted: done - n, resume, rcx_saved: true });
+        let p = self.point(Point::Budget { pc, uncounted: done - n, rcx_saved: true });
         self.stubs.push((site, p));
+    }
+
+    /// Counts at an indirect branch, rcx being saved already, if that is still to be done.
+    fn count_with_rcx_saved(&mut self, pc: u64) -> bool {
+        let Some((n, done)) = self.late_count.take() else { return false };
+        self.note(pc, done, Saved::RCX);
+        self.code.load(Gpr::RCX, slot::COUNT);
+        self.code.add_rcx(n as i8);
+        self.code.save(Gpr::RCX, slot::COUNT);
+        self.code.load_byte_ecx(slot::COUNT + 7);
+        self.code.jrcxz(2);
+        self.code.raw(&[0xeb, 5]);
+        let site = self.code.jump_later();
+        let p = self.point(Point::Budget { pc, uncounted: done - n, rcx_saved: true });
+        self.stubs.push((site, p));
+        true
     }
 
     fn insn(&mut self, i: usize, uncounted: i32) {
         let insn = &self.block.insns[i];
         let next = insn.pc + u64::from(insn.len);
+        let counts_late = self.late_count.is_some();
         match insn.flow {
             Flow::Next => self.plain(insn, uncounted),
             Flow::Jump { target } => {
@@ -336,6 +356,9 @@ impl Translator<'_> {
             }
             Flow::Return { pop } => {
                 self.code.save(Gpr::RCX, slot::RCX);
+                if self.count_with_rcx_saved(insn.pc) {
+                    self.note(insn.pc, -1, Saved::RCX);
+                }
                 self.code.load_return_address();
                 self.code.save(Gpr::RDX, slot::RDX);
                 self.code.add_rsp(8 + i32::from(pop));
@@ -343,11 +366,14 @@ impl Translator<'_> {
             }
             Flow::IndirectJump => {
                 self.load_target(insn);
+                let uncounted = if counts_late { -1 } else { uncounted };
+                self.note(insn.pc, uncounted, Saved::RCX);
                 self.code.save(Gpr::RDX, slot::RDX);
                 self.indirect(insn.pc, i);
             }
             Flow::IndirectCall => {
                 self.load_target(insn);
+                let uncounted = if counts_late { -1 } else { uncounted };
                 self.code.save(Gpr::RDX, slot::RDX);
                 self.note(insn.pc, uncounted, Saved::RCX_RDX);
                 let at = self.code.push_literal_later();
@@ -368,6 +394,11 @@ impl Translator<'_> {
     /// `mov rcx, <operand of the branch>`, rcx saved before.
     fn load_target(&mut self, insn: &Insn) {
         self.code.save(Gpr::RCX, slot::RCX);
+        if self.count_with_rcx_saved(insn.pc) {
+            // The operand may name rcx.
+            self.code.load(Gpr::RCX, slot::RCX);
+            self.note(insn.pc, -1, Saved::RCX);
+        }
         let i = &insn.decoded;
         let load = if i.op0_kind() == iced_x86::OpKind::Register {
             if i.op0_register() == Register::RCX {
