@@ -5,7 +5,7 @@ fn main() {
     let Some(program) = args.next() else {
         let mut r = guest::Replay::open(Path::new(&folder), guest::pass_through()).unwrap();
         r.on_crash(|c| eprintln!("crash: signal {} at {:x} step {} from {:x}", c.signal, c.regs.rip, c.step, c.branched_from));
-        match r.run(std::env::var("TO").ok().map(|s| s.parse().unwrap())) {
+        match r.run(&guest::Until { step: std::env::var("TO").ok().map(|s| s.parse().unwrap()), ..Default::default() }) {
             Ok(h) => eprintln!("{h:?} at {:?}, {:?}", r.step(), r.stats()),
             Err(e) => { eprintln!("{e}"); std::process::exit(3) }
         }

@@ -10,7 +10,7 @@
 
 use std::collections::VecDeque;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::cache::{BlockId, Cache};
 use crate::layout::{Layout, REGION_SIZE, slot};
@@ -46,8 +46,9 @@ pub(crate) enum Stop {
     NoCode,
     /// A stop armed at rip has counted down; the instruction has not been executed.
     Armed,
-    /// A hardware watchpoint: the instruction before rip touched what is watched.
-    Watched,
+    /// A debug register fired: the instruction that began at this step touched what it watches.
+    /// The guest is beyond it; its state here is of no use.
+    Watched { step: u64 },
     Ended(Wait),
 }
 
@@ -87,12 +88,28 @@ pub(crate) struct Engine {
     pub(crate) can_deliver: bool,
     /// Countdown slot of each armed stop, by address.
     pub(crate) armed: FxHashMap<u64, u32>,
+    /// Conditional branches that go the other way.
+    flipped: FxHashSet<u64>,
     pub(crate) stats: Stats,
     pub(crate) dispositions: Dispositions,
+    /// Changes whenever guest code that was translated has changed.
+    epoch: u64,
     /// The guest believes that it blocks SIGTRAP.
     pub(crate) trap_blocked: bool,
     /// Source of the last indirect branch that missed.
     pub(crate) last_branch: u64,
+}
+
+/// What a checkpoint keeps of the engine.
+#[derive(Clone)]
+pub(crate) struct Kept {
+    regs: UserRegs,
+    dispositions: Dispositions,
+    trap_blocked: bool,
+    last_branch: u64,
+    protected: FxHashMap<u64, Protection>,
+    regions: usize,
+    epoch: u64,
 }
 
 struct Fetcher<'a> {
@@ -156,11 +173,56 @@ impl Engine {
             pending: VecDeque::new(),
             can_deliver: false,
             armed: FxHashMap::default(),
+            flipped: FxHashSet::default(),
             stats: Stats::default(),
             dispositions: Dispositions::inherited(tracee.0),
+            epoch: 0,
             trap_blocked: false,
             last_branch: 0,
         })
+    }
+
+    // ---- checkpoints ---------------------------------------------------------------------------
+
+    pub(crate) fn keep(&self) -> Kept {
+        Kept {
+            regs: self.regs,
+            dispositions: self.dispositions.clone(),
+            trap_blocked: self.trap_blocked,
+            last_branch: self.last_branch,
+            protected: self.protected.clone(),
+            regions: self.cache.regions.len(),
+            epoch: self.epoch,
+        }
+    }
+
+    /// Takes the state of a checkpoint; the process has been exchanged already. Translated code
+    /// stays unless the guest's code has changed in between.
+    pub(crate) fn restore(&mut self, kept: &Kept) -> Result<(), Error> {
+        self.regs = kept.regs;
+        self.dispositions = kept.dispositions.clone();
+        self.trap_blocked = kept.trap_blocked;
+        self.last_branch = kept.last_branch;
+        self.pending.clear();
+        if self.epoch != kept.epoch || self.protected != kept.protected {
+            self.cache.clear();
+            self.code.pages.clear();
+            self.epoch += 1;
+        }
+        self.protected = kept.protected.clone();
+        self.maps_stale = true;
+        Ok(())
+    }
+
+    /// Regions added since the checkpoint are not in its address space yet.
+    pub(crate) fn map_missing_regions(&mut self, kept: &Kept) -> Result<(), Error> {
+        for index in kept.regions..self.cache.regions.len() {
+            let base = self.cache.regions[index].base;
+            let fd = self.open_cache()?;
+            self.map_region(base, index, fd)?;
+            self.inject(libc::SYS_close, [fd, 0, 0, 0, 0, 0])?;
+        }
+        Ok(())
     }
 
     // ---- the thread's page -------------------------------------------------------------------
@@ -218,13 +280,16 @@ impl Engine {
     /// The guest changed its address space in this range.
     pub(crate) fn changed(&mut self, start: u64, end: u64) {
         self.maps_stale = true;
-        self.cache.retire(start, end);
+        if self.cache.retire(start, end) {
+            self.epoch += 1;
+        }
         self.code.pages.retain(|&p, _| p < start >> 12 || p > (end.max(1) - 1) >> 12);
         self.protected.retain(|&p, _| p < start >> 12 || p > (end.max(1) - 1) >> 12);
     }
 
     pub(crate) fn changed_everything(&mut self) {
         self.maps_stale = true;
+        self.epoch += 1;
         self.cache.clear();
         self.code.pages.clear();
         self.protected.clear();
@@ -271,7 +336,7 @@ impl Engine {
         Ok(())
     }
 
-    fn protect(&mut self, page: u64, protection: Protection) -> Result<(), Error> {
+    pub(crate) fn protect(&mut self, page: u64, protection: Protection) -> Result<(), Error> {
         let r = self.inject(libc::SYS_mprotect, [page << 12, 4096, protection.bits(), 0, 0, 0])?;
         if r < 0 { Err(Error::Internal(format!("mprotect of page {page:#x} failed: {r}"))) } else { Ok(()) }
     }
@@ -302,6 +367,7 @@ impl Engine {
         let Some(p) = self.protected.remove(&page) else { return Ok(false) };
         self.protect(page, p)?;
         self.cache.retire(page << 12, (page + 1) << 12);
+        self.epoch += 1;
         self.code.pages.remove(&page);
         self.stats.code_changes += 1;
         Ok(true)
@@ -309,6 +375,14 @@ impl Engine {
 
     pub(crate) fn add_region(&mut self, base: u64) -> Result<(), Error> {
         let index = self.cache.regions.len();
+        let fd = self.open_cache()?;
+        self.map_region(base, index, fd)?;
+        self.inject(libc::SYS_close, [fd, 0, 0, 0, 0, 0])?;
+        self.cache.add_region(base);
+        Ok(())
+    }
+
+    fn open_cache(&mut self) -> Result<u64, Error> {
         let path = format!("/proc/{}/fd/{}\0", std::process::id(), self.cache.fd());
         let scratch = self.page + u64::from(slot::SCRATCH);
         self.memory.write(scratch, path.as_bytes())?;
@@ -317,10 +391,7 @@ impl Engine {
         if fd < 0 {
             return Err(Error::Internal(format!("the guest cannot open the code cache: {fd}")));
         }
-        self.map_region(base, index, fd as u64)?;
-        self.inject(libc::SYS_close, [fd as u64, 0, 0, 0, 0, 0])?;
-        self.cache.add_region(base);
-        Ok(())
+        Ok(fd as u64)
     }
 
     fn map_region(&mut self, base: u64, index: usize, fd: u64) -> Result<(), Error> {
@@ -373,7 +444,7 @@ impl Engine {
             self.cache.clear();
         }
         self.refresh_maps()?;
-        let block = {
+        let mut block = {
             let armed = &self.armed;
             let mut fetcher = Fetcher { code: &mut self.code, maps: &self.maps, memory: &self.memory };
             decode(pc, MAX_INSNS, &mut fetcher, &|at| armed.contains_key(&at))
@@ -381,6 +452,7 @@ impl Engine {
         if block.insns.is_empty() && block.special.is_none() {
             return Ok(None);
         }
+        block.flip(&self.flipped);
         self.guard_pages(&block.ranges)?;
         let region = self.region_for(pc)?;
         let request = Request {
@@ -541,7 +613,7 @@ impl Engine {
                 Some(stop) => return Ok(stop),
                 None => {
                     // The page was released; the instruction is retried by itself.
-                    match self.bounded(1)? {
+                    match self.past_armed(1)? {
                         Stop::Boundary => {}
                         stop => return Ok(stop),
                     }
@@ -563,6 +635,14 @@ impl Engine {
         })
     }
 
+    /// Takes the guest back to the moment before the system call that it has stopped for.
+    pub(crate) fn before_call(&mut self) -> Result<(), Error> {
+        self.regs.rcx = self.slot(slot::RCX)?;
+        self.regs.r11 = self.slot(slot::ANY)?;
+        let step = self.step()?;
+        self.reset_step(step - 1)
+    }
+
     fn out_of_budget(&mut self, pc: u64, uncounted: i32, rcx_saved: bool, goal: Option<u64>) -> Result<Stop, Error> {
         self.regs.rip = pc;
         let step = self.step()?.wrapping_add_signed(i64::from(uncounted));
@@ -571,7 +651,7 @@ impl Engine {
             self.regs.rcx = self.slot(slot::RCX)?;
         } else {
             // The flags are being recomputed here; a few instructions on, they are the guest's.
-            match self.bounded(-i64::from(uncounted) as u64)? {
+            match self.past_armed(-i64::from(uncounted) as u64)? {
                 Stop::Boundary => {}
                 stop => return Ok(stop),
             }
@@ -596,8 +676,63 @@ impl Engine {
         }
     }
 
+    /// Arms a stop before the `nth` execution of `pc` from here on, in countdown slot `n`.
+    pub(crate) fn arm(&mut self, pc: u64, n: u32, nth: u64) -> Result<(), Error> {
+        if self.armed.insert(pc, n) != Some(n) {
+            self.cache.retire(pc, pc + 1);
+        }
+        self.set_slot(slot::STOPS + n * 8, nth)
+    }
+
+    pub(crate) fn disarm(&mut self, pc: u64) {
+        if self.armed.remove(&pc).is_some() {
+            self.cache.retire(pc, pc + 1);
+        }
+    }
+
+    /// Arms exactly these (address, slot) pairs; the countdowns are in the guest already.
+    pub(crate) fn set_armed(&mut self, wanted: &[(u64, u32)]) {
+        let wanted: FxHashMap<u64, u32> = wanted.iter().copied().collect();
+        let old = std::mem::replace(&mut self.armed, wanted);
+        let changed: Vec<u64> = old
+            .iter()
+            .filter(|(pc, n)| self.armed.get(pc) != Some(n))
+            .map(|(&pc, _)| pc)
+            .chain(self.armed.keys().copied().filter(|pc| !old.contains_key(pc)))
+            .collect();
+        for pc in changed {
+            self.cache.retire(pc, pc + 1);
+        }
+    }
+
+    /// Makes the conditional branch at `pc` go the other way from now on, or not any more.
+    pub(crate) fn flip(&mut self, pc: u64, on: bool) {
+        if on {
+            self.flipped.insert(pc);
+        } else {
+            self.flipped.remove(&pc);
+        }
+        self.cache.retire(pc, pc + 1);
+    }
+
+    /// Counts the armed stop at the present boundary down; true if it is due.
+    fn count_armed(&mut self) -> Result<bool, Error> {
+        let Some(&n) = self.armed.get(&self.regs.rip) else { return Ok(false) };
+        let left = self.slot(slot::STOPS + n * 8)?.wrapping_sub(1);
+        self.set_slot(slot::STOPS + n * 8, left)?;
+        Ok(left == 0)
+    }
+
     /// Runs at most `limit` instructions in a straight line from the present boundary.
     pub(crate) fn bounded(&mut self, limit: u64) -> Result<Stop, Error> {
+        if self.count_armed()? {
+            return Ok(Stop::Armed);
+        }
+        self.past_armed(limit)
+    }
+
+    /// The same, not minding a stop armed at the present boundary.
+    pub(crate) fn past_armed(&mut self, limit: u64) -> Result<Stop, Error> {
         self.refresh_maps()?;
         let pc = self.regs.rip;
         let limit = (limit as usize).clamp(1, MAX_INSNS);
@@ -606,11 +741,14 @@ impl Engine {
             let armed = &self.armed;
             decode(pc, limit, &mut fetcher, &|at| armed.contains_key(&at))
         };
+        block.flip(&self.flipped);
         // A system call is the caller's, as is what the tracer must carry out.
         if matches!(block.insns.last().map(|i| i.flow), Some(crate::translate::Flow::Syscall)) {
             let last = block.insns.pop().expect("just seen");
             if block.insns.is_empty() {
                 let next = last.pc + u64::from(last.len);
+                self.set_slot(slot::RCX, self.regs.rcx)?;
+                self.set_slot(slot::ANY, self.regs.r11)?;
                 self.regs.rcx = next;
                 self.regs.r11 = self.regs.eflags;
                 self.add_steps(1)?;
@@ -661,7 +799,7 @@ impl Engine {
             }
             match self.signal_in_cache(signal)? {
                 Some(stop) => return Ok(stop),
-                None => return self.bounded(1),
+                None => return self.past_armed(1),
             }
         }
     }
@@ -793,7 +931,9 @@ impl Engine {
             return Ok(Some(Stop::Interrupted(result)));
         }
         let info = self.tracee.siginfo()?;
-        let host = self.regs.rip;
+        // A debug register reports after the fact: the instruction before did it.
+        let watched = signal == libc::SIGTRAP;
+        let host = if watched { self.regs.rip - 1 } else { self.regs.rip };
         let Some(entry) = self.cache.state_at(host) else {
             return Err(Error::Internal(format!("signal {signal} at {host:#x}, outside of translated code")));
         };
@@ -813,15 +953,15 @@ impl Engine {
             self.regs.eflags &= !0x8d5;
         }
         let step = self.step()?.wrapping_add_signed(i64::from(entry.uncounted));
+        if watched {
+            return Ok(Some(Stop::Watched { step }));
+        }
         self.reset_step(step)?;
         if signal == libc::SIGSEGV {
             let page = u64::from_le_bytes(info[16..24].try_into().expect("eight bytes")) >> 12;
             if self.release_page(page)? {
                 return Ok(None);
             }
-        }
-        if signal == libc::SIGTRAP {
-            return Ok(Some(Stop::Watched));
         }
         Ok(Some(Stop::Fault { signal, info }))
     }

@@ -1,6 +1,8 @@
 //! The engine: runs a program under full control, repeatably.
 
 mod cache;
+mod checkpoint;
+mod edit;
 mod engine;
 mod files;
 mod interrupts;
@@ -17,14 +19,18 @@ mod routines;
 mod signals;
 mod special;
 mod start;
+mod stops;
 mod translate;
+mod watch;
 mod replay;
 mod report;
 
+pub use checkpoint::{CheckpointId, Spacing};
+pub use edit::{Edit, EditId, Place};
 pub use launch::Launch;
 pub use maps::{Mapping, Protection};
 pub use ptrace::UserRegs;
 pub use record::{Recorded, Recorder};
 pub use recording::{FileRef, VERSION};
-pub use replay::{Halt, OutputKind, Replay, Sink, pass_through};
+pub use replay::{Halt, Limits, OutputKind, Replay, Sink, StopAt, Syscalls, Until, Watch, pass_through};
 pub use report::{Crash, End, Error, Stats};

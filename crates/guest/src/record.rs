@@ -126,7 +126,7 @@ impl Recorder {
                     let info = special::no_code_info(&self.engine);
                     self.fault(Pending { signal: libc::SIGSEGV, info })?
                 }
-                Stop::Armed | Stop::Watched => None,
+                Stop::Armed | Stop::Watched { .. } => None,
                 Stop::Ended(wait) => Some(self.ended(wait)?),
             };
             if let Some(end) = end {

@@ -6,8 +6,10 @@
 //! was cut off or damaged is readable up to the first bad frame and says so by name.
 
 use std::fs::File;
-use std::io::{self, BufReader, BufWriter, Read, Write};
+use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::sync::Arc;
 
 use crate::Error;
 
@@ -34,6 +36,8 @@ pub(crate) enum Kind {
     Image = 4,
     /// The guest ended with this wait status.
     End = 5,
+    /// Another thread goes on from this step: the one numbered `nr`.
+    Switch = 6,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -230,20 +234,24 @@ impl Writer {
     }
 }
 
-/// Reads an events file from its beginning.
+/// A place in an events file, from which it is read on. Cheap to copy: a checkpoint keeps one.
+#[derive(Clone)]
 pub(crate) struct Reader {
-    file: BufReader<File>,
-    frame: Vec<u8>,
+    file: Arc<File>,
+    /// Where the next frame begins.
+    offset: u64,
+    frame: Arc<Vec<u8>>,
     at: usize,
     pub(crate) index: u64,
 }
 
+const HEAD: usize = 12 + 24;
+
 impl Reader {
     pub(crate) fn open(path: &Path) -> Result<Self, Error> {
         let file = File::open(path).map_err(|e| Error::Recording(path.to_owned(), e))?;
-        let mut file = BufReader::new(file);
-        let mut head = [0; 12 + 24];
-        file.read_exact(&mut head).map_err(|_| Error::damaged("it is shorter than its header"))?;
+        let mut head = [0; HEAD];
+        file.read_exact_at(&mut head, 0).map_err(|_| Error::damaged("it is shorter than its header"))?;
         if head[..8] != MAGIC {
             return Err(Error::damaged("it does not begin as a recording does"));
         }
@@ -256,7 +264,7 @@ impl Reader {
         if there[5] != here[5] || there.iter().zip(here).any(|(t, h)| t & !h != 0) {
             return Err(Error::Machine);
         }
-        Ok(Reader { file, frame: Vec::new(), at: 0, index: 0 })
+        Ok(Reader { file: Arc::new(file), offset: HEAD as u64, frame: Arc::default(), at: 0, index: 0 })
     }
 
     /// The next event; `None` at the end of the file.
@@ -277,6 +285,7 @@ impl Reader {
             3 => Kind::Insn,
             4 => Kind::Image,
             5 => Kind::End,
+            6 => Kind::Switch,
             _ => return Err(Error::damaged("an event is of no known kind")),
         };
         Ok(Some(Event { kind, nr: first & 0xff_ffff, step, result, payload }))
@@ -284,32 +293,33 @@ impl Reader {
 
     fn next_frame(&mut self) -> Result<bool, Error> {
         let mut head = [0; 12];
-        match self.file.read(&mut head[..1]) {
-            Ok(0) => return Ok(false),
-            Ok(_) => {}
-            Err(e) => return Err(Error::Disk(e)),
+        if self.file.read_at(&mut head[..1], self.offset).map_err(Error::Disk)? == 0 {
+            return Ok(false);
         }
         let short = |e: io::Error| match e.kind() {
             io::ErrorKind::UnexpectedEof => Error::damaged("it was cut off"),
             _ => Error::Disk(e),
         };
-        self.file.read_exact(&mut head[1..]).map_err(short)?;
+        self.file.read_exact_at(&mut head, self.offset).map_err(short)?;
         let word = |i: usize| u32::from_le_bytes(head[i..i + 4].try_into().expect("four bytes"));
         let (packed_len, len, crc) = (word(0), word(4), word(8));
-        if packed_len > LARGEST_FRAME || len > LARGEST_FRAME {
-            return Err(Error::damaged("a frame has an impossible size"));
-        }
-        // Grows with what is really there, so that a wrong length cannot exhaust memory.
-        let mut packed = Vec::new();
-        (&mut self.file).take(u64::from(packed_len)).read_to_end(&mut packed).map_err(Error::Disk)?;
-        if packed.len() != packed_len as usize {
+        // A wrong length must not exhaust memory: no more is asked for than the file has.
+        let rest = self.file.metadata().map_err(Error::Disk)?.len().saturating_sub(self.offset + 12);
+        if u64::from(packed_len) > rest {
             return Err(Error::damaged("it was cut off"));
         }
+        if len > LARGEST_FRAME {
+            return Err(Error::damaged("a frame has an impossible size"));
+        }
+        let mut packed = vec![0; packed_len as usize];
+        self.file.read_exact_at(&mut packed, self.offset + 12).map_err(short)?;
         if crc32fast::hash(&packed) != crc {
             return Err(Error::damaged("a checksum does not match"));
         }
-        self.frame = lz4_flex::block::decompress(&packed, len as usize)
+        let frame = lz4_flex::block::decompress(&packed, len as usize)
             .map_err(|_| Error::damaged("a frame does not decompress"))?;
+        self.frame = Arc::new(frame);
+        self.offset += 12 + u64::from(packed_len);
         self.at = 0;
         Ok(!self.frame.is_empty())
     }

@@ -4,12 +4,17 @@
 //! next, at the same step; its result and its memory effects are put in place. Calls that shape
 //! the process itself (its address space, its signal handlers) are carried out again.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use abi::{Call, Class, Simple};
 
+use crate::checkpoint::{Checkpoint, CheckpointId, Spacing};
+use crate::edit::{Edit, EditId};
 use crate::engine::{Engine, Pending, Stop};
 use crate::files::Files;
 use crate::launch::{self, Launch};
@@ -18,6 +23,8 @@ use crate::process::Outcome;
 use crate::recording::{CallEffects, Event, Kind, Reader};
 use crate::signals::Disposition;
 use crate::start::{self, Snapshot};
+use crate::stops::{Purpose, Stops};
+use crate::watch::Watching;
 use crate::{Crash, End, Error, Stats, special};
 
 /// What is done with the output that the guest produces again.
@@ -35,26 +42,112 @@ pub enum OutputKind {
 pub enum Halt {
     /// At the step asked for.
     Step,
-    /// Before the instruction at an armed address.
-    Armed { pc: u64 },
+    /// Before the instruction of this stop of [`Until::stops`].
+    Stop(usize),
     /// Before a system call asked for.
     Syscall { nr: u64 },
+    /// Before an instruction (or system call) that touches watched memory.
+    Access,
+    /// Somebody asked for it from outside.
+    Interrupted,
+    /// A limit of [`Limits`] was reached.
+    Limit(&'static str),
     /// The guest ended.
     Ended(End),
 }
 
+/// Before the n-th execution, from here on, of the instruction at `pc`. The instruction at which
+/// the guest stands does not count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StopAt {
+    pub pc: u64,
+    pub nth: u64,
+}
+
+/// Memory whose accesses stop the guest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Watch {
+    pub addr: u64,
+    pub len: u64,
+    pub read: bool,
+    pub write: bool,
+}
+
+/// Which system calls stop the guest.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Syscalls {
+    #[default]
+    None,
+    Any,
+    Numbers(Vec<u64>),
+}
+
+/// How far a run goes: to the first of these, or to the end.
+#[derive(Clone, Debug, Default)]
+pub struct Until {
+    pub step: Option<u64>,
+    pub stops: Vec<StopAt>,
+    pub syscalls: Syscalls,
+    pub watches: Vec<Watch>,
+}
+
+impl Until {
+    pub fn end() -> Self {
+        Until::default()
+    }
+
+    pub fn step(step: u64) -> Self {
+        Until { step: Some(step), ..Until::default() }
+    }
+}
+
+/// What a guest under experiment may use.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    pub steps: u64,
+    pub time: Duration,
+    pub output: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits { steps: u64::MAX, time: Duration::MAX, output: u64::MAX }
+    }
+}
+
+/// Steps between two looks at the clock.
+const STRETCH: u64 = 50_000_000;
+
 /// A replayed guest, stopped at a boundary.
 pub struct Replay {
     pub(crate) engine: Engine,
-    reader: Reader,
-    next: Option<Event>,
+    pub(crate) reader: Reader,
+    pub(crate) next: Option<Event>,
     files: Files,
     pub(crate) names: HashMap<PathBuf, PathBuf>,
-    brk: u64,
-    outputs: Outputs,
+    pub(crate) brk: u64,
+    pub(crate) outputs: Outputs,
     sink: Sink,
-    ended: Option<End>,
+    /// Output up to this step has been shown before.
+    pub(crate) shown_to: u64,
+    put_out: u64,
+    pub(crate) ended: Option<End>,
     on_crash: Option<Box<dyn FnMut(&Crash<'_>)>>,
+    pub(crate) stops: Stops,
+    pub(crate) edits: BTreeMap<EditId, Edit>,
+    pub(crate) last_edit: u32,
+    /// An edit has had an effect.
+    pub(crate) edited: bool,
+    pub(crate) checkpoints: BTreeMap<CheckpointId, Checkpoint>,
+    pub(crate) last_checkpoint: u32,
+    pub(crate) automatic: Vec<Checkpoint>,
+    pub(crate) last_automatic: Instant,
+    pub(crate) spacing: Spacing,
+    /// The guest stands before a system call that was announced already.
+    at_call: bool,
+    interrupt: Arc<AtomicBool>,
+    limits: Limits,
+    checkpointing: bool,
 }
 
 /// A sink that passes output on to where the guest's would go.
@@ -73,6 +166,8 @@ pub fn pass_through() -> Sink {
 
 impl Drop for Replay {
     fn drop(&mut self) {
+        crate::interrupts::guest(0);
+        self.drop_checkpoints();
         self.engine.tracee.kill();
     }
 }
@@ -112,8 +207,23 @@ impl Replay {
             brk: snapshot.brk,
             outputs: Outputs::new(),
             sink,
+            shown_to: 0,
+            put_out: 0,
             ended: None,
             on_crash: None,
+            stops: Stops::default(),
+            edits: BTreeMap::new(),
+            last_edit: 1,
+            edited: false,
+            checkpoints: BTreeMap::new(),
+            last_checkpoint: 1,
+            automatic: Vec::new(),
+            last_automatic: Instant::now(),
+            spacing: Spacing::default(),
+            at_call: false,
+            interrupt: Arc::default(),
+            limits: Limits::default(),
+            checkpointing: false,
         };
         replay.next = replay.reader.next()?;
         Ok(replay)
@@ -138,43 +248,175 @@ impl Replay {
         }
     }
 
-    /// Runs to the end, or to `goal` if that comes first.
-    pub fn run(&mut self, goal: Option<u64>) -> Result<Halt, Error> {
+    /// Lets the replay take checkpoints by itself from here on, the first at once, so that
+    /// [`Replay::goto`] is quick.
+    pub fn keep_checkpoints(&mut self, spacing: Spacing) -> Result<(), Error> {
+        self.spacing = spacing;
+        self.checkpointing = true;
+        if self.automatic.is_empty() {
+            let first = self.take_checkpoint()?;
+            self.automatic.push(first);
+        }
+        self.last_automatic = Instant::now();
+        Ok(())
+    }
+
+    /// What an experiment may use from here on.
+    pub fn limit(&mut self, limits: Limits) {
+        self.limits = limits;
+        self.put_out = 0;
+    }
+
+    /// A flag that, once set, stops the run in progress within a fraction of a second.
+    pub fn interrupter(&self) -> Arc<AtomicBool> {
+        self.interrupt.clone()
+    }
+
+    /// Runs until one of the conditions holds or the guest ends.
+    pub fn run(&mut self, until: &Until) -> Result<Halt, Error> {
         if let Some(end) = self.ended {
             return Ok(Halt::Ended(end));
         }
+        for (i, s) in until.stops.iter().enumerate() {
+            self.stops.add(&mut self.engine, s.pc, s.nth, Purpose::Halt(i))?;
+        }
+        let before = if until.watches.is_empty() { None } else { Some(self.take_checkpoint()?) };
+        let mut watching = Watching::start(&mut self.engine, &until.watches)?;
+        let halt = self.run_watching(until, &mut watching, before.as_ref());
+        if self.ended.is_none() {
+            watching.stop(&mut self.engine)?;
+            self.stops.remove(&mut self.engine, |p| matches!(p, Purpose::Halt(_)))?;
+        }
+        if let Some(c) = before {
+            c.give_up();
+        }
+        halt
+    }
+
+    fn run_watching(
+        &mut self,
+        until: &Until,
+        watching: &mut Watching,
+        before: Option<&Checkpoint>,
+    ) -> Result<Halt, Error> {
+        let begun = Instant::now();
+        let first_step = self.engine.step()?;
+        let mut past = Some(self.engine.regs.rip);
         loop {
             if let Some(end) = self.due_signals()? {
                 return self.finish(end);
             }
-            if let Some(goal) = goal
-                && self.engine.step()? >= goal
-            {
+            let step = self.engine.step()?;
+            if until.step.is_some_and(|goal| step >= goal) {
                 return Ok(Halt::Step);
             }
+            if self.interrupt.swap(false, Ordering::SeqCst) {
+                return Ok(Halt::Interrupted);
+            }
+            if step - first_step >= self.limits.steps {
+                return Ok(Halt::Limit("steps"));
+            }
+            if begun.elapsed() >= self.limits.time {
+                return Ok(Halt::Limit("time"));
+            }
+            if self.put_out > self.limits.output {
+                return Ok(Halt::Limit("output"));
+            }
+            if self.checkpointing {
+                self.maybe_checkpoint()?;
+            }
             let due = match &self.next {
-                Some(e) if e.kind == Kind::Signal => Some(e.step),
-                _ => None,
+                Some(e) if e.kind == Kind::Signal && !self.edited => e.step,
+                _ => u64::MAX,
             };
-            let limit = match (goal, due) {
-                (Some(a), Some(b)) => Some(a.min(b)),
-                (a, b) => a.or(b),
-            };
+            let goal = until.step.unwrap_or(u64::MAX).min(due).min(step + STRETCH);
+            let goal = goal.min(first_step.saturating_add(self.limits.steps));
             // Nothing from outside is meant for the guest.
             self.engine.pending.clear();
-            let stop = self.engine.go(limit)?;
+            let here = past.take() == Some(self.engine.regs.rip);
+            let stop = if here && self.at_call {
+                self.at_call = false;
+                self.engine.past_armed(1)?
+            } else if here && self.stops.has(self.engine.regs.rip) {
+                self.engine.past_armed(1)?
+            } else {
+                self.engine.go(Some(goal))?
+            };
             self.engine.pending.clear();
             let end = match stop {
                 Stop::Boundary => None,
-                Stop::Syscall => self.syscall()?,
+                Stop::Syscall => {
+                    let nr = self.engine.regs.rax;
+                    let announce = match &until.syscalls {
+                        Syscalls::None => false,
+                        Syscalls::Any => true,
+                        Syscalls::Numbers(list) => list.contains(&nr),
+                    };
+                    if announce && !here {
+                        self.engine.before_call()?;
+                        self.at_call = true;
+                        return Ok(Halt::Syscall { nr });
+                    }
+                    if self.call_touches(watching)? && !here {
+                        self.engine.before_call()?;
+                        self.at_call = true;
+                        return Ok(Halt::Access);
+                    }
+                    watching.give_pages(&mut self.engine)?;
+                    let end = self.syscall()?;
+                    if end.is_none() {
+                        watching.take_pages(&mut self.engine)?;
+                    }
+                    end
+                }
                 Stop::Special => self.special()?,
+                Stop::Fault { signal, info } if signal == libc::SIGSEGV && watching.has_page(special::address(&info)) => {
+                    if watching.touched(&self.engine, special::address(&info)) && !here {
+                        return Ok(Halt::Access);
+                    }
+                    watching.give_pages(&mut self.engine)?;
+                    let stop = self.engine.past_armed(1)?;
+                    watching.take_pages(&mut self.engine)?;
+                    match stop {
+                        Stop::Boundary => None,
+                        Stop::Fault { signal, info } => self.fault(Pending { signal, info })?,
+                        other => return Err(Error::Internal(format!("{other:?} at a watched access"))),
+                    }
+                }
                 Stop::Fault { signal, info } => self.fault(Pending { signal, info })?,
                 Stop::NoCode => {
                     let info = special::no_code_info(&self.engine);
                     self.fault(Pending { signal: libc::SIGSEGV, info })?
                 }
-                Stop::Armed => return Ok(Halt::Armed { pc: self.engine.regs.rip }),
-                Stop::Watched => None,
+                Stop::Armed => {
+                    let pc = self.engine.regs.rip;
+                    let mut halt = None;
+                    let mut replaced = false;
+                    for purpose in self.stops.due(&mut self.engine, pc)? {
+                        match purpose {
+                            Purpose::Halt(i) => halt = Some(i),
+                            Purpose::Edit(id) => replaced |= self.apply_edit(id)?,
+                        }
+                    }
+                    if let Some(i) = halt {
+                        return Ok(Halt::Stop(i));
+                    }
+                    if !replaced && self.stops.has(pc) {
+                        // Another stop at this address counts on; this execution is through.
+                        past = Some(pc);
+                    }
+                    None
+                }
+                Stop::Watched { step } => {
+                    if step == first_step {
+                        // The instruction at which the run began does not count.
+                        return Err(Error::Internal("a watch fired where the run began".into()));
+                    }
+                    let before = before.ok_or(Error::Internal("a watch fired that nobody set".into()))?;
+                    self.return_to(before)?;
+                    self.run_plainly(step)?;
+                    return Ok(Halt::Access);
+                }
                 Stop::Interrupted(_) => return Err(Error::Internal("a replay made a system call by itself".into())),
                 Stop::Ended(_) => return Err(Error::Lost),
             };
@@ -182,6 +424,39 @@ impl Replay {
                 return self.finish(end);
             }
         }
+    }
+
+    /// Goes to a step that the guest was at before, showing nothing again.
+    fn run_plainly(&mut self, step: u64) -> Result<(), Error> {
+        self.shown_to = self.shown_to.max(step);
+        match self.run(&Until::step(step))? {
+            Halt::Step => Ok(()),
+            other => Err(self.diverged(&format!("{other:?} on the way back"))),
+        }
+    }
+
+    /// The system call at hand reads or writes watched memory.
+    fn call_touches(&self, watching: &Watching) -> Result<bool, Error> {
+        if watching.watches.is_empty() {
+            return Ok(false);
+        }
+        let Some(e) = &self.next else { return Ok(false) };
+        let writes = match e.kind {
+            Kind::Call => CallEffects::decode(&e.payload)?.writes.iter().map(|(a, b)| (*a, b.len() as u64)).collect(),
+            Kind::Spot => match abi::simple(u64::from(e.nr)) {
+                Simple::FixedAt { arg, .. } | Simple::ReturnedAt { arg, .. } => {
+                    vec![(self.engine.call().args[arg as usize], e.payload.len() as u64)]
+                }
+                _ => Vec::new(),
+            },
+            _ => Vec::new(),
+        };
+        if writes.iter().any(|&(a, n)| watching.overlaps(a, n, true)) {
+            return Ok(true);
+        }
+        let memory = &self.engine.memory;
+        let reads = abi::Plan::before(&self.engine.call(), memory).map(|p| p.reads(e.result, memory));
+        Ok(reads.is_ok_and(|r| r.iter().any(|r| watching.overlaps(r.addr, r.len, false))))
     }
 
     fn finish(&mut self, end: End) -> Result<Halt, Error> {
@@ -352,7 +627,10 @@ impl Replay {
     fn forward(&mut self, call: &Call, ret: i64) {
         let memory = &self.engine.memory;
         if let Some((kind, bytes)) = self.outputs.written(call, ret, memory) {
-            (self.sink)(kind, &bytes);
+            self.put_out += bytes.len() as u64;
+            if self.edited || self.engine.step().is_ok_and(|s| s > self.shown_to) {
+                (self.sink)(kind, &bytes);
+            }
         }
     }
 

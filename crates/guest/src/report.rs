@@ -35,6 +35,11 @@ pub enum Error {
     Disk(io::Error),
     /// A system call of the tracer's failed.
     Os(&'static str, io::Error),
+    /// The guest has ended; only going back makes sense.
+    Ended,
+    NoCheckpoint(u32),
+    /// A request that does not fit the guest's state.
+    Request(String),
     /// A mistake in the engine.
     Internal(String),
 }
@@ -67,6 +72,9 @@ impl fmt::Display for Error {
             Error::Diverged(what) => write!(f, "the replay diverged from the recording: {what}"),
             Error::Disk(e) => write!(f, "cannot write or read the recording: {e}"),
             Error::Os(what, e) => write!(f, "{what} failed: {e}"),
+            Error::Ended => write!(f, "the guest has ended; go back first"),
+            Error::NoCheckpoint(id) => write!(f, "there is no checkpoint {id}"),
+            Error::Request(what) => f.write_str(what),
             Error::Internal(what) => write!(f, "the engine made a mistake: {what}; please report it"),
         }
     }

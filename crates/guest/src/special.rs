@@ -156,6 +156,11 @@ pub(crate) fn no_code_info(engine: &Engine) -> [u8; 128] {
     signal_at(libc::SIGSEGV, code, pc).info
 }
 
+/// The address that a fault names.
+pub(crate) fn address(info: &[u8; 128]) -> u64 {
+    u64::from_le_bytes(info[16..24].try_into().expect("eight bytes"))
+}
+
 /// Faults that name the instruction name the guest's, not the code cache's.
 pub(crate) fn fix_fault_address(p: &mut Pending, regs: &UserRegs) {
     let code = i32::from_le_bytes(p.info[8..12].try_into().expect("four bytes"));

@@ -166,6 +166,20 @@ impl Superblock {
         self.insns.iter().filter(calls).map(|i| i.pc + u64::from(i.len))
     }
 
+    /// Turns the branches in `flipped` round.
+    pub(crate) fn flip(&mut self, flipped: &rustc_hash::FxHashSet<u64>) {
+        if flipped.is_empty() {
+            return;
+        }
+        for i in &mut self.insns {
+            if let Flow::Branch { condition, .. } = &mut i.flow
+                && flipped.contains(&i.pc)
+            {
+                *condition ^= 1;
+            }
+        }
+    }
+
     fn note(&mut self, begin: u64, end: u64) {
         if end > begin {
             self.ranges.push((begin, end));

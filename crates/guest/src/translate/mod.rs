@@ -381,6 +381,9 @@ impl Translator<'_> {
                 self.indirect(insn.pc, i);
             }
             Flow::Syscall => {
+                // The call destroys rcx and r11; a stop before it shows what they were.
+                self.code.save(Gpr::RCX, slot::RCX);
+                self.code.save(Gpr::R11, slot::ANY);
                 self.code.imm64(Gpr::RCX, next);
                 let at = self.code.lea_later(Gpr::R11);
                 self.code.save(Gpr::R11, slot::CONTINUE);

@@ -1,0 +1,200 @@
+//! Checkpoints: copies of the whole guest to return to.
+//!
+//! A checkpoint is a forked guest that stays stopped, together with everything the tracer knows at
+//! that moment: registers, the place in the recording, signal actions, the program break. Memory
+//! is shared until written, so taking one costs the copying of page tables. Going back forks the
+//! stopped copy once more, so that a checkpoint can be returned to any number of times.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use crate::Error;
+use crate::engine::Kept;
+use crate::memory::Memory;
+use crate::output::Outputs;
+use crate::ptrace::Tracee;
+use crate::recording::{Event, Reader};
+use crate::replay::{Halt, Replay, Until};
+use crate::stops::Stops;
+
+/// Names a checkpoint of one replay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct CheckpointId(pub u32);
+
+pub(crate) struct Checkpoint {
+    tracee: Tracee,
+    pub(crate) step: u64,
+    kept: Kept,
+    reader: Reader,
+    next: Option<Event>,
+    names: HashMap<PathBuf, PathBuf>,
+    brk: u64,
+    outputs: Outputs,
+    stops: Stops,
+    edited: bool,
+}
+
+impl Checkpoint {
+    pub(crate) fn give_up(self) {
+        self.tracee.kill();
+    }
+}
+
+/// When a replay takes checkpoints by itself.
+#[derive(Clone, Copy, Debug)]
+pub struct Spacing {
+    /// Running time between two of them; also about what going to any step may cost.
+    pub time: Duration,
+    /// More than this many are thinned out, and the spacing doubled.
+    pub most: usize,
+}
+
+impl Default for Spacing {
+    fn default() -> Self {
+        Spacing { time: Duration::from_millis(1000), most: 64 }
+    }
+}
+
+impl Replay {
+    /// Keeps the present state. It can be returned to with [`Replay::restore`].
+    pub fn checkpoint(&mut self) -> Result<CheckpointId, Error> {
+        let checkpoint = self.take_checkpoint()?;
+        let id = CheckpointId(self.last_checkpoint);
+        self.last_checkpoint += 1;
+        self.checkpoints.insert(id, checkpoint);
+        Ok(id)
+    }
+
+    pub(crate) fn take_checkpoint(&mut self) -> Result<Checkpoint, Error> {
+        if self.ended.is_some() {
+            return Err(Error::Ended);
+        }
+        let step = self.engine.step()?;
+        let tracee = self.engine.copy()?;
+        Ok(Checkpoint {
+            tracee,
+            step,
+            kept: self.engine.keep(),
+            reader: self.reader.clone(),
+            next: self.next.clone(),
+            names: self.names.clone(),
+            brk: self.brk,
+            outputs: self.outputs.clone(),
+            stops: self.stops.clone(),
+            edited: self.edited,
+        })
+    }
+
+    /// The checkpoints taken by hand, with their steps.
+    pub fn checkpoints(&self) -> Vec<(CheckpointId, u64)> {
+        self.checkpoints.iter().map(|(&id, c)| (id, c.step)).collect()
+    }
+
+    /// Goes back (or forward) to a checkpoint, which stays.
+    pub fn restore(&mut self, id: CheckpointId) -> Result<(), Error> {
+        let c = self.checkpoints.remove(&id).ok_or(Error::NoCheckpoint(id.0))?;
+        let r = self.return_to(&c);
+        self.checkpoints.insert(id, c);
+        r
+    }
+
+    /// Gives a checkpoint up.
+    pub fn forget(&mut self, id: CheckpointId) -> Result<(), Error> {
+        let c = self.checkpoints.remove(&id).ok_or(Error::NoCheckpoint(id.0))?;
+        c.tracee.kill();
+        Ok(())
+    }
+
+    pub(crate) fn return_to(&mut self, c: &Checkpoint) -> Result<(), Error> {
+        self.engine.tracee.kill();
+        self.engine.tracee = c.tracee;
+        self.engine.memory = Memory::of(c.tracee.0);
+        self.engine.restore(&c.kept)?;
+        self.engine.can_deliver = false;
+        let running = self.engine.copy()?;
+        self.engine.tracee = running;
+        self.engine.memory = Memory::of(running.0);
+        crate::interrupts::guest(running.0);
+        self.engine.can_deliver = false;
+        self.engine.map_missing_regions(&c.kept)?;
+        self.reader = c.reader.clone();
+        self.next = c.next.clone();
+        self.names = c.names.clone();
+        self.brk = c.brk;
+        self.outputs = c.outputs.clone();
+        self.stops = c.stops.clone();
+        self.stops.rearm(&mut self.engine);
+        self.edited = c.edited;
+        self.ended = None;
+        Ok(())
+    }
+
+    /// Goes to a step, forward or back, by the nearest checkpoint on the way.
+    pub fn goto(&mut self, step: u64) -> Result<Halt, Error> {
+        let here = if self.ended.is_some() { u64::MAX } else { self.engine.step()? };
+        let near = |list: &[Checkpoint]| {
+            list.iter().enumerate().filter(|(_, c)| c.step <= step).max_by_key(|(_, c)| c.step).map(|(i, c)| (i, c.step))
+        };
+        let by_hand = self
+            .checkpoints
+            .iter()
+            .filter(|(_, c)| c.step <= step)
+            .max_by_key(|(_, c)| c.step)
+            .map(|(&id, c)| (id, c.step));
+        let automatic = near(&self.automatic);
+        let best = automatic.map(|a| a.1).max(by_hand.map(|b| b.1));
+        if here > step || best.is_some_and(|b| b > here) {
+            match (automatic, by_hand) {
+                (Some((i, a)), hand) if hand.is_none_or(|h| h.1 <= a) => {
+                    let c = self.automatic.remove(i);
+                    let r = self.return_to(&c);
+                    self.automatic.insert(i, c);
+                    r?;
+                }
+                (_, Some((id, _))) => self.restore(id)?,
+                (_, None) => return Err(Error::Internal("no checkpoint at the beginning".into())),
+            }
+            // What is shown again on the way has been shown before.
+            self.shown_to = self.shown_to.max(here.min(u64::MAX - 1));
+        }
+        self.run(&Until::step(step))
+    }
+
+    /// Called between stretches of a long run.
+    pub(crate) fn maybe_checkpoint(&mut self) -> Result<(), Error> {
+        if self.last_automatic.elapsed() < self.spacing.time || self.ended.is_some() {
+            return Ok(());
+        }
+        let step = self.engine.step()?;
+        if self.automatic.iter().any(|c| c.step >= step) {
+            self.last_automatic = Instant::now();
+            return Ok(());
+        }
+        let c = self.take_checkpoint()?;
+        self.automatic.push(c);
+        if self.automatic.len() > self.spacing.most {
+            let mut i = 0;
+            // The first is the beginning and always stays.
+            self.automatic.retain(|c| {
+                i += 1;
+                let keep = i % 2 == 1;
+                if !keep {
+                    c.tracee.kill();
+                }
+                keep
+            });
+            self.spacing.time *= 2;
+        }
+        self.last_automatic = Instant::now();
+        Ok(())
+    }
+
+    pub(crate) fn drop_checkpoints(&mut self) {
+        for c in self.checkpoints.values().chain(&self.automatic) {
+            c.tracee.kill();
+        }
+        self.checkpoints.clear();
+        self.automatic.clear();
+    }
+}

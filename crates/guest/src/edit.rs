@@ -1,0 +1,144 @@
+//! Edits: what is changed in a run that otherwise repeats the recording.
+
+use iced_x86::{ConditionCode, Decoder, DecoderOptions};
+
+use crate::Error;
+use crate::engine::register_mut;
+use crate::replay::Replay;
+use crate::stops::Purpose;
+
+/// The n-th execution of an address, counted from where the edit was made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    pub pc: u64,
+    pub nth: u64,
+}
+
+/// A change of the guest's state or of its way.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Edit {
+    /// Gives a general register (by hardware number, 0 = rax) another value before the instruction.
+    Register { at: Place, register: u8, value: u64 },
+    /// Gives memory other contents before the instruction.
+    Memory { at: Place, addr: u64, bytes: Vec<u8> },
+    /// Does not execute the instruction.
+    Skip { at: Place },
+    /// Lets a conditional branch go the other way, once.
+    Branch { at: Place },
+    /// Lets a conditional branch always go the other way.
+    BranchAlways { pc: u64 },
+}
+
+/// Names an edit of one replay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct EditId(pub u32);
+
+impl Replay {
+    /// Adds an edit. From its first effect on, the run is no longer that of the recording; it
+    /// takes its results from there as long as it makes the same system calls.
+    pub fn edit(&mut self, edit: Edit) -> Result<EditId, Error> {
+        let id = self.last_edit;
+        match &edit {
+            Edit::Register { at, .. } | Edit::Memory { at, .. } | Edit::Skip { at } => {
+                self.stops.add(&mut self.engine, at.pc, at.nth, Purpose::Edit(id))?;
+            }
+            Edit::Branch { at } => {
+                self.conditional_at(at.pc)?;
+                self.stops.add(&mut self.engine, at.pc, at.nth, Purpose::Edit(id))?;
+            }
+            Edit::BranchAlways { pc } => {
+                self.conditional_at(*pc)?;
+                self.engine.flip(*pc, true);
+                self.edited = true;
+            }
+        }
+        self.last_edit += 1;
+        self.edits.insert(EditId(id), edit);
+        Ok(EditId(id))
+    }
+
+    /// Takes an edit back; what it has done already stays done.
+    pub fn remove_edit(&mut self, id: EditId) -> Result<(), Error> {
+        match self.edits.remove(&id) {
+            None => return Err(Error::Request(format!("there is no edit {}", id.0))),
+            Some(Edit::BranchAlways { pc }) => self.engine.flip(pc, false),
+            Some(_) => {}
+        }
+        self.stops.remove(&mut self.engine, |p| p == Purpose::Edit(id.0))
+    }
+
+    pub fn edits(&self) -> Vec<(EditId, Edit)> {
+        self.edits.iter().map(|(&id, e)| (id, e.clone())).collect()
+    }
+
+    fn instruction_at(&self, pc: u64) -> Result<iced_x86::Instruction, Error> {
+        let mut bytes = [0; 15];
+        let n = self.engine.memory.read(pc, &mut bytes);
+        let i = Decoder::with_ip(64, &bytes[..n], pc, DecoderOptions::NONE).decode();
+        if i.is_invalid() { Err(Error::Request(format!("there is no instruction at {pc:#x}"))) } else { Ok(i) }
+    }
+
+    fn conditional_at(&self, pc: u64) -> Result<iced_x86::Instruction, Error> {
+        let i = self.instruction_at(pc)?;
+        if i.is_jcc_short_or_near() {
+            Ok(i)
+        } else {
+            Err(Error::Request(format!("the instruction at {pc:#x} is not a conditional branch")))
+        }
+    }
+
+    /// Carries out the edit that is due at the present boundary. True if it took the place of the
+    /// instruction there.
+    pub(crate) fn apply_edit(&mut self, id: u32) -> Result<bool, Error> {
+        let Some(edit) = self.edits.get(&EditId(id)).cloned() else { return Ok(false) };
+        self.edited = true;
+        match edit {
+            Edit::Register { register, value, .. } => {
+                *register_mut(&mut self.engine.regs, register) = value;
+                Ok(false)
+            }
+            Edit::Memory { addr, bytes, .. } => {
+                self.engine.put(addr, &bytes)?;
+                Ok(false)
+            }
+            Edit::Skip { at } => {
+                let i = self.instruction_at(at.pc)?;
+                self.engine.regs.rip = i.next_ip();
+                self.engine.add_steps(1)?;
+                Ok(true)
+            }
+            Edit::Branch { at } => {
+                let i = self.conditional_at(at.pc)?;
+                let taken = condition_holds(i.condition_code(), self.engine.regs.eflags);
+                self.engine.regs.rip = if taken { i.next_ip() } else { i.near_branch_target() };
+                self.engine.add_steps(1)?;
+                Ok(true)
+            }
+            Edit::BranchAlways { .. } => Ok(false),
+        }
+    }
+}
+
+pub(crate) fn condition_holds(condition: ConditionCode, flags: u64) -> bool {
+    let (cf, pf, zf) = (flags & 1 != 0, flags >> 2 & 1 != 0, flags >> 6 & 1 != 0);
+    let (sf, of) = (flags >> 7 & 1 != 0, flags >> 11 & 1 != 0);
+    match condition {
+        ConditionCode::None => true,
+        ConditionCode::o => of,
+        ConditionCode::no => !of,
+        ConditionCode::b => cf,
+        ConditionCode::ae => !cf,
+        ConditionCode::e => zf,
+        ConditionCode::ne => !zf,
+        ConditionCode::be => cf || zf,
+        ConditionCode::a => !cf && !zf,
+        ConditionCode::s => sf,
+        ConditionCode::ns => !sf,
+        ConditionCode::p => pf,
+        ConditionCode::np => !pf,
+        ConditionCode::l => sf != of,
+        ConditionCode::ge => sf == of,
+        ConditionCode::le => zf || sf != of,
+        ConditionCode::g => !zf && sf == of,
+    }
+}

@@ -1,0 +1,123 @@
+//! Where a run is to stop, and what becomes of it there.
+//!
+//! Each address with a stop has one countdown in the thread's page, which translated code counts
+//! down by itself: stopping at the millionth execution costs one stop. Several stops at the same
+//! address share it; the countdown is always loaded with the nearest of them.
+
+use std::collections::BTreeMap;
+
+use crate::Error;
+use crate::engine::Engine;
+use crate::layout::slot;
+
+/// What a stop at an address is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// The caller asked to stop here.
+    Halt(usize),
+    /// An edit is due.
+    Edit(u32),
+}
+
+#[derive(Clone, Debug)]
+struct Address {
+    slot: u32,
+    /// What the countdown was loaded with.
+    loaded: u64,
+    /// Executions left, as of that moment, for each purpose.
+    wanted: Vec<(u64, Purpose)>,
+}
+
+/// All armed stops of a replay.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Stops {
+    at: BTreeMap<u64, Address>,
+}
+
+impl Stops {
+    pub(crate) fn has(&self, pc: u64) -> bool {
+        self.at.contains_key(&pc)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.at.is_empty()
+    }
+
+    /// Stops before the `nth` execution of `pc` from here on.
+    pub(crate) fn add(&mut self, engine: &mut Engine, pc: u64, nth: u64, purpose: Purpose) -> Result<(), Error> {
+        if nth == 0 {
+            return Err(Error::Request("executions are counted from 1".into()));
+        }
+        if let Some(a) = self.at.get_mut(&pc) {
+            settle(a, engine)?;
+            a.wanted.push((nth, purpose));
+            return load(a, pc, engine);
+        }
+        let used: Vec<u32> = self.at.values().map(|a| a.slot).collect();
+        let slot = (0..slot::MAX_STOPS)
+            .find(|n| !used.contains(n))
+            .ok_or_else(|| Error::Request(format!("more than {} stops at a time", slot::MAX_STOPS)))?;
+        let mut a = Address { slot, loaded: 0, wanted: vec![(nth, purpose)] };
+        load(&mut a, pc, engine)?;
+        self.at.insert(pc, a);
+        Ok(())
+    }
+
+    /// The countdown at `pc` ran out: what for.
+    pub(crate) fn due(&mut self, engine: &mut Engine, pc: u64) -> Result<Vec<Purpose>, Error> {
+        let Some(a) = self.at.get_mut(&pc) else { return Ok(Vec::new()) };
+        settle(a, engine)?;
+        let due = a.wanted.iter().filter(|w| w.0 == 0).map(|w| w.1).collect();
+        a.wanted.retain(|w| w.0 != 0);
+        if a.wanted.is_empty() {
+            self.at.remove(&pc);
+            engine.disarm(pc);
+        } else {
+            load(a, pc, engine)?;
+        }
+        Ok(due)
+    }
+
+    /// Takes away what `gone` says.
+    pub(crate) fn remove(&mut self, engine: &mut Engine, gone: impl Fn(Purpose) -> bool) -> Result<(), Error> {
+        let mut empty = Vec::new();
+        for (&pc, a) in &mut self.at {
+            let before = a.wanted.len();
+            settle(a, engine)?;
+            a.wanted.retain(|w| !gone(w.1));
+            if a.wanted.is_empty() {
+                empty.push(pc);
+            } else if a.wanted.len() != before {
+                load(a, pc, engine)?;
+            }
+        }
+        for pc in empty {
+            self.at.remove(&pc);
+            engine.disarm(pc);
+        }
+        Ok(())
+    }
+
+    /// Makes the engine's armed addresses those of `self`, after a return to a checkpoint.
+    pub(crate) fn rearm(&self, engine: &mut Engine) {
+        let wanted: Vec<(u64, u32)> = self.at.iter().map(|(&pc, a)| (pc, a.slot)).collect();
+        engine.set_armed(&wanted);
+    }
+}
+
+/// Brings the numbers up to date with the countdown.
+fn settle(a: &mut Address, engine: &Engine) -> Result<(), Error> {
+    let left = engine.slot(slot::STOPS + a.slot * 8)?;
+    let passed = a.loaded.wrapping_sub(left);
+    for w in &mut a.wanted {
+        w.0 = w.0.saturating_sub(passed);
+    }
+    a.loaded = left;
+    Ok(())
+}
+
+fn load(a: &mut Address, pc: u64, engine: &mut Engine) -> Result<(), Error> {
+    let nearest = a.wanted.iter().map(|w| w.0).filter(|&n| n > 0).min().unwrap_or(u64::MAX);
+    a.loaded = nearest;
+    engine.arm(pc, a.slot, nearest)
+}
