@@ -55,8 +55,8 @@ commands! { KNOWN;
     26 KEYCTL_PKEY_DECRYPT:         OUTSIDE, [Text(2), By(public_key)];
     27 KEYCTL_PKEY_SIGN:            OUTSIDE, [Text(2), By(public_key)];
     28 KEYCTL_PKEY_VERIFY:          OUTSIDE, [Text(2), Reads(public_key_verify)];
-    29 KEYCTL_MOVE:                 OUTSIDE, [];
-    30 KEYCTL_RESTRICT_KEYRING:     OUTSIDE, [Text(2), Text(3)];
+    29 KEYCTL_RESTRICT_KEYRING:     OUTSIDE, [Text(2), Text(3)];
+    30 KEYCTL_MOVE:                 OUTSIDE, [];
     // What the kernel has nothing to say about, it clears.
     31 KEYCTL_CAPABILITIES:         OUTSIDE, [Out(1, Arg(Size(2)))];
     32 KEYCTL_WATCH_KEY:            OUTSIDE, [];
