@@ -7,3 +7,27 @@ pub(crate) mod keyctl;
 pub(crate) mod prctl;
 pub(crate) mod quotactl;
 pub(crate) mod small;
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use crate::table::{self, Rule};
+
+    #[test]
+    fn no_command_has_two_lines() {
+        let mut tables = 0;
+        for entry in table::entries() {
+            let Rule::Commands(commands) = entry.rule else {
+                continue;
+            };
+            tables += 1;
+            let mut seen = HashSet::new();
+            for command in commands.known.iter().copied().flatten() {
+                let fresh = seen.insert(command.id);
+                assert!(fresh, "{} {} has two lines", entry.name, command.name);
+            }
+        }
+        assert!(tables >= 15, "only {tables} calls have commands");
+    }
+}

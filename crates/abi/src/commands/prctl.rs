@@ -148,8 +148,9 @@ commands! { ARCH_OPTIONS;
     0x2001 ARCH_MAP_VDSO_X32:         refused("it maps kernel code that a replay does not have", EINVAL), [];
     0x2002 ARCH_MAP_VDSO_32:          refused("it maps kernel code that a replay does not have", EINVAL), [];
     0x2003 ARCH_MAP_VDSO_64:          refused("it maps kernel code that a replay does not have", EINVAL), [];
-    // The start-up code of some C libraries asks under this number, from before it was settled.
-    0x3001 ARCH_CET_STATUS:           SHADOW,  [];
+    // The start-up code of some C libraries asks under this number, from before it was settled, and most
+    // kernels answer EINVAL.
+    0x3001 ARCH_CET_STATUS:           OUTSIDE, [Out(1, Fixed(3 * LONG))];
     0x4001 ARCH_GET_UNTAG_MASK:       OUTSIDE, [Out(1, Fixed(LONG))];
     0x4002 ARCH_ENABLE_TAGGED_ADDR:   STATE,   [];
     0x4003 ARCH_GET_MAX_TAG_BITS:     OUTSIDE, [Out(1, Fixed(LONG))];
