@@ -2,11 +2,14 @@
 //! argument numbers are those of the whole call.
 
 pub(crate) mod fcntl;
+pub(crate) mod futex;
 pub(crate) mod ioctl;
 pub(crate) mod keyctl;
+pub(crate) mod madvise;
 pub(crate) mod prctl;
 pub(crate) mod quotactl;
-pub(crate) mod small;
+pub(crate) mod syslog;
+pub(crate) mod sysv;
 
 #[cfg(test)]
 mod tests {

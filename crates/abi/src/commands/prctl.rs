@@ -1,4 +1,4 @@
-//! `prctl` and `arch_prctl` by option.
+//! `prctl` and `arch_prctl` by option, and `seccomp` by operation.
 //!
 //! Options that only concern the outside (privileges, parents, scheduling) are taken from the recording.
 //! Options that act back on the guest are carried out again, or refused where the recorder needs
@@ -8,7 +8,7 @@ use crate::Call;
 use crate::errno::{EINVAL, ENODEV, EOPNOTSUPP, EPERM};
 use crate::layout::{INT, LONG};
 use crate::plan::Draft;
-use crate::table::Effect::{By, Out, Text};
+use crate::table::Effect::{By, In, Out, Text};
 use crate::table::Len::{Fixed, RetAtMost};
 use crate::table::Num::Size;
 use crate::table::When::Success;
@@ -160,4 +160,19 @@ commands! { ARCH_OPTIONS;
     0x5003 ARCH_SHSTK_LOCK:           SHADOW,  [];
     0x5004 ARCH_SHSTK_UNLOCK:         SHADOW,  [];
     0x5005 ARCH_SHSTK_STATUS:         OUTSIDE, [Out(1, Fixed(LONG))];
+}
+
+pub(crate) const SECCOMP: Commands = Commands {
+    arg: 0,
+    select: option,
+    known: &[SECCOMP_OPERATIONS],
+    otherwise: unknown,
+};
+
+commands! { SECCOMP_OPERATIONS;
+    0 SECCOMP_SET_MODE_STRICT:  FILTER,  [];
+    1 SECCOMP_SET_MODE_FILTER:  FILTER,  [];
+    2 SECCOMP_GET_ACTION_AVAIL: OUTSIDE, [In(2, Fixed(INT))];
+    // Three sizes of 2 bytes.
+    3 SECCOMP_GET_NOTIF_SIZES:  OUTSIDE, [Out(2, Fixed(6))];
 }

@@ -267,7 +267,7 @@ fn queues(suite: &mut Suite) {
         let old = k.buf(64);
         k.ok("mq_getsetattr", &[queue, 0, old]);
     });
-    suite.case("keys", |k| keys(k));
+    suite.case("keys", keys);
 }
 
 fn keys(k: &mut Kernel) {
