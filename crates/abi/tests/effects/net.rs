@@ -267,14 +267,16 @@ fn interfaces(suite: &mut Suite) {
         for command in [
             0x8913, 0x8915, 0x891b, 0x8921, 0x8927, 0x8933, 0x8942, 0x8970,
         ] {
-            let mut name = [0; 16];
+            // The whole structure goes in and comes back, most of it as it was.
+            let mut name = [1; 40];
+            name[..16].fill(0);
             name[..2].copy_from_slice(b"lo");
-            let request = k.with(40, &name);
+            let request = k.bytes(&name);
             k.maybe("ioctl", &[fd, command, request]);
         }
-        let mut first = [0u8; 20];
+        let mut first = [0; 40];
         first[16] = 1;
-        let request = k.with(40, &first);
+        let request = k.bytes(&first);
         k.ok("ioctl", &[fd, 0x8910, request]);
     });
     suite.case("the list of interfaces", |k| {
