@@ -55,7 +55,7 @@ pub fn number(name: &str) -> Option<i32> {
 
 /// The error in a raw system call result, if it is one. The kernel keeps -4095..=-1 for errors.
 pub fn of(ret: i64) -> Option<i32> {
-    (-4095..0).contains(&ret).then_some(-ret as i32)
+    (-4095..0).contains(&ret).then(|| -ret as i32)
 }
 
 /// Whether a raw result says that a signal cut the call short, in the form a program sees (`EINTR`) or

@@ -12,6 +12,8 @@ pub(crate) const IOV_MAX: u64 = 1024;
 /// The most bytes that one call transfers (`INT_MAX` rounded down to a page).
 pub(crate) const MAX_RW_COUNT: u64 = 0x7fff_f000;
 pub(crate) const PATH_MAX: u64 = 4096;
+/// The longest single argument of `execve`.
+pub(crate) const MAX_ARG_STRLEN: u64 = 131_072;
 
 pub(crate) const STAT: u32 = 144;
 pub(crate) const STATX: u32 = 256;
@@ -92,3 +94,33 @@ pub(crate) const HD_GEOMETRY: u32 = 16;
 pub(crate) const LOOP_INFO: u32 = 168;
 pub(crate) const LOOP_INFO64: u32 = 232;
 pub(crate) const LOOP_CONFIG: u32 = 304;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    macro_rules! same_size {
+        ($($ours:ident = $theirs:ty),* $(,)?) => {
+            $(assert_eq!($ours as usize, size_of::<$theirs>(), stringify!($ours));)*
+        };
+    }
+
+    #[test]
+    fn sizes_agree_with_the_c_library() {
+        same_size! {
+            INT = libc::c_int, LONG = libc::c_long, IOVEC = libc::iovec, STAT = libc::stat,
+            STATX = libc::statx, STATFS = libc::statfs, FLOCK = libc::flock,
+            TIMESPEC = libc::timespec, TIMEVAL = libc::timeval,
+            UTIMBUF = libc::utimbuf, ITIMERVAL = libc::itimerval, ITIMERSPEC = libc::itimerspec,
+            TIMEX = libc::timex, TMS = libc::tms, RLIMIT = libc::rlimit64, RUSAGE = libc::rusage,
+            SYSINFO = libc::sysinfo, NEW_UTSNAME = libc::utsname, SCHED_PARAM = libc::sched_param,
+            SIGALTSTACK = libc::stack_t, SIGINFO = libc::siginfo_t, SIGEVENT = libc::sigevent,
+            POLLFD = libc::pollfd, EPOLL_EVENT = libc::epoll_event, MSGHDR = libc::msghdr,
+            MMSGHDR = libc::mmsghdr, SEMBUF = libc::sembuf, SEMID_DS = libc::semid_ds,
+            SEMINFO = libc::seminfo, SHMID_DS = libc::shmid_ds, MSQID_DS = libc::msqid_ds,
+            MSGINFO = libc::msginfo, MQ_ATTR = libc::mq_attr, IF_DQBLK = libc::dqblk,
+            TERMIOS2 = libc::termios2, WINSIZE = libc::winsize, IFREQ = libc::ifreq,
+            RTENTRY = libc::rtentry, ARPREQ = libc::arpreq,
+        }
+    }
+}

@@ -15,9 +15,10 @@
 //! value it had), and deriving the tables from headers (they have the sizes, not the directions, the
 //! conditions or the errors that still write).
 //!
-//! Three things are beyond what arguments can tell, and are the recorder's business: a `write` to
+//! Some writes are beyond what a call's arguments can tell, and are the recorder's business: a `write` to
 //! `/proc/self/mem` changes guest memory; memory that is shared with other processes or with a file changes
-//! without any call; and the kernel clears the word of `set_tid_address` when a thread ends.
+//! without any call; the delivery of a signal pushes a frame; and when a thread ends, the kernel clears the
+//! word of `set_tid_address` and marks the futexes of its robust list.
 
 #![forbid(unsafe_code)]
 

@@ -11,7 +11,7 @@
 //! since the failure may be about exactly that memory.
 
 use crate::errno;
-use crate::layout::{IOV_MAX, IOVEC, MAX_RW_COUNT, PATH_MAX};
+use crate::layout::{IOV_MAX, IOVEC, MAX_ARG_STRLEN, MAX_RW_COUNT, PATH_MAX};
 use crate::table::{self, Effect, Len, Num, When};
 use crate::{Call, Class, Memory, Range, Refusal};
 
@@ -359,7 +359,7 @@ impl Draft<'_> {
                 Some(0) | None => return self.read(array, (index + 1) * 8),
                 Some(string) => {
                     // The strings are gone after a successful execve, so their ends are found here.
-                    let len = text(self.mem, string, PATH_MAX);
+                    let len = text(self.mem, string, MAX_ARG_STRLEN);
                     self.read(string, len);
                 }
             }

@@ -4,8 +4,9 @@
 //! call. Programs that use it as an optimisation fall back when attaching fails.
 
 use crate::Blocking::{May, Never};
+use crate::commands::futex::FUTEX_COMMANDS;
 use crate::commands::keyctl::KEYCTL;
-use crate::commands::small::{FUTEX_COMMANDS, MSGCTL, SEMCTL, SHMCTL};
+use crate::commands::sysv::{MSGCTL, SEMCTL, SHMCTL};
 use crate::errno::{EINVAL, ENOSYS};
 use crate::layout::{FUTEX_WAITV, INT, MQ_ATTR, SEMBUF, SIGEVENT, TIMESPEC};
 use crate::plan::{Draft, Limit};

@@ -4,7 +4,7 @@
 //! of class Outside: the guest sees nothing of them but their result.
 
 use crate::Blocking::Never;
-use crate::commands::small::{MADVISE, PROCESS_MADVISE};
+use crate::commands::madvise::{MADVISE, PROCESS_MADVISE};
 use crate::errno::{ENOSYS, EOPNOTSUPP};
 use crate::layout::{INT, LONG};
 use crate::plan::Draft;

@@ -2,8 +2,7 @@
 //! run.
 
 use crate::Blocking::{May, Never};
-use crate::commands::prctl::{ARCH_PRCTL, PRCTL};
-use crate::commands::small::SECCOMP;
+use crate::commands::prctl::{ARCH_PRCTL, PRCTL, SECCOMP};
 use crate::errno::{E2BIG, ENOSYS, EPERM};
 use crate::layout::{
     CAP_USER_DATA, CAP_USER_HEADER, INT, LONG, RLIMIT, RUSAGE, SCHED_PARAM, TIMESPEC, WAITID_INFO,

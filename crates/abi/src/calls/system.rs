@@ -3,7 +3,7 @@
 
 use crate::Blocking::{May, Never};
 use crate::commands::quotactl::{QUOTACTL, QUOTACTL_FD};
-use crate::commands::small::SYSLOG;
+use crate::commands::syslog::SYSLOG;
 use crate::errno::{EACCES, ENOSYS, EPERM};
 use crate::layout::{INT, NEW_UTSNAME, SYSINFO};
 use crate::plan::{Draft, Limit};

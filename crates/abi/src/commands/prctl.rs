@@ -1,4 +1,4 @@
-//! `prctl` and `arch_prctl` by option.
+//! `prctl` and `arch_prctl` by option, and `seccomp` by operation.
 //!
 //! Options that only concern the outside (privileges, parents, scheduling) are taken from the recording.
 //! Options that act back on the guest are carried out again, or refused where the recorder needs
@@ -8,7 +8,7 @@ use crate::Call;
 use crate::errno::{EINVAL, ENODEV, EOPNOTSUPP, EPERM};
 use crate::layout::{INT, LONG};
 use crate::plan::Draft;
-use crate::table::Effect::{By, Out, Text};
+use crate::table::Effect::{By, In, Out, Text};
 use crate::table::Len::{Fixed, RetAtMost};
 use crate::table::Num::Size;
 use crate::table::When::Success;
@@ -148,8 +148,9 @@ commands! { ARCH_OPTIONS;
     0x2001 ARCH_MAP_VDSO_X32:         refused("it maps kernel code that a replay does not have", EINVAL), [];
     0x2002 ARCH_MAP_VDSO_32:          refused("it maps kernel code that a replay does not have", EINVAL), [];
     0x2003 ARCH_MAP_VDSO_64:          refused("it maps kernel code that a replay does not have", EINVAL), [];
-    // The start-up code of some C libraries asks under this number, from before it was settled.
-    0x3001 ARCH_CET_STATUS:           SHADOW,  [];
+    // The start-up code of some C libraries asks under this number, from before it was settled, and most
+    // kernels answer EINVAL.
+    0x3001 ARCH_CET_STATUS:           OUTSIDE, [Out(1, Fixed(3 * LONG))];
     0x4001 ARCH_GET_UNTAG_MASK:       OUTSIDE, [Out(1, Fixed(LONG))];
     0x4002 ARCH_ENABLE_TAGGED_ADDR:   STATE,   [];
     0x4003 ARCH_GET_MAX_TAG_BITS:     OUTSIDE, [Out(1, Fixed(LONG))];
@@ -159,4 +160,19 @@ commands! { ARCH_OPTIONS;
     0x5003 ARCH_SHSTK_LOCK:           SHADOW,  [];
     0x5004 ARCH_SHSTK_UNLOCK:         SHADOW,  [];
     0x5005 ARCH_SHSTK_STATUS:         OUTSIDE, [Out(1, Fixed(LONG))];
+}
+
+pub(crate) const SECCOMP: Commands = Commands {
+    arg: 0,
+    select: option,
+    known: &[SECCOMP_OPERATIONS],
+    otherwise: unknown,
+};
+
+commands! { SECCOMP_OPERATIONS;
+    0 SECCOMP_SET_MODE_STRICT:  FILTER,  [];
+    1 SECCOMP_SET_MODE_FILTER:  FILTER,  [];
+    2 SECCOMP_GET_ACTION_AVAIL: OUTSIDE, [In(2, Fixed(INT))];
+    // Three sizes of 2 bytes.
+    3 SECCOMP_GET_NOTIF_SIZES:  OUTSIDE, [Out(2, Fixed(6))];
 }
