@@ -15,6 +15,9 @@ use crate::unit::{Entry, FunctionRange, Offset, Unit, Value, ranges_of};
 /// How many references are followed for one name or type before the chain is called a loop.
 const LONGEST_CHAIN: usize = 16;
 
+/// An entry with more children than this is damaged.
+const MOST_CHILDREN: usize = 1 << 16;
+
 struct UnitRange {
     begin: u64,
     end: u64,
@@ -174,6 +177,41 @@ impl Debug {
                 })
                 .collect()
         })
+    }
+
+    /// The entries directly below one.
+    pub(crate) fn children(&self, die: Die<'_>) -> Vec<Entry> {
+        let mut out = Vec::new();
+        let Ok(mut entries) = die.unit.unit.entries_raw(Some(die.offset)) else {
+            return out;
+        };
+        match entries.read_abbreviation() {
+            Ok(Some(abbreviation)) if abbreviation.has_children() => {
+                if entries.skip_attributes(abbreviation.attributes()).is_err() {
+                    return out;
+                }
+            }
+            _ => return out,
+        }
+        while !entries.is_empty() && entries.next_depth() > 0 && out.len() < MOST_CHILDREN {
+            let direct = entries.next_depth() == 1;
+            if direct {
+                let mut entry = Entry::null();
+                match entries.read_entry(&mut entry) {
+                    Ok(true) => out.push(entry),
+                    Ok(false) => {}
+                    Err(_) => break,
+                }
+            } else {
+                let skipped = entries.read_abbreviation().and_then(|abbreviation| {
+                    abbreviation.map_or(Ok(()), |a| entries.skip_attributes(a.attributes()))
+                });
+                if skipped.is_err() {
+                    break;
+                }
+            }
+        }
+        out
     }
 
     /// An attribute of an entry, or of the entry it is an instance of.

@@ -28,6 +28,7 @@ mod cfi;
 mod debug;
 mod demangle;
 mod elf;
+mod entry;
 mod error;
 mod evaluate;
 mod lines;
@@ -45,6 +46,7 @@ mod types;
 mod unit;
 mod unwind;
 mod variables;
+mod view;
 
 pub use backtrace::{Argument, Frame};
 pub use error::Error;

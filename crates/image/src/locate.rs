@@ -5,12 +5,10 @@ use crate::demangle::demangle;
 use crate::module::Module;
 use crate::program::{Function, Place, Program};
 use crate::scopes::{self, Scope, ScopeKind};
-use crate::unit::{FunctionRange, Unit};
+use crate::unit::Unit;
 
 /// A function of the source that an address belongs to, with what its variables need.
-pub(crate) struct Located<'a> {
-    pub(crate) unit: &'a Unit,
-    pub(crate) function: FunctionRange,
+pub(crate) struct Located {
     /// The scopes from this function's own to the one that contains the next inlined call.
     pub(crate) scopes: Vec<Scope>,
     pub(crate) place: Place,
@@ -18,7 +16,7 @@ pub(crate) struct Located<'a> {
 
 impl Module {
     /// The functions at an address, innermost first. Empty without debug information.
-    pub(crate) fn located(&self, vaddr: u64) -> Vec<Located<'_>> {
+    pub(crate) fn located(&self, vaddr: u64) -> Vec<Located> {
         let contents = &self.contents;
         let (Some(elf), Some(debug)) = (contents.elf(), contents.debug()) else {
             return Vec::new();
@@ -29,7 +27,7 @@ impl Module {
         let entries = unit.entries(elf, &contents.warnings);
         let scopes = scopes::around(entries, function.die, vaddr);
 
-        let mut out: Vec<Located<'_>> = Vec::new();
+        let mut out: Vec<Located> = Vec::new();
         for scope in scopes {
             if scope.kind == ScopeKind::Block {
                 if let Some(last) = out.last_mut() {
@@ -51,8 +49,6 @@ impl Module {
                 offset: scope.die,
             };
             out.push(Located {
-                unit,
-                function,
                 scopes: vec![scope],
                 place: Place {
                     function: debug.function_name(die).map(|name| demangle(&name)),

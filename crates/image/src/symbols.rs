@@ -191,7 +191,8 @@ impl Symbols {
             let covers = if entry.size > 0 {
                 vaddr - entry.vaddr < entry.size
             } else {
-                let together = |s: &Section| s.contains(entry.vaddr) && s.contains(vaddr);
+                let together =
+                    |s: &Section| s.executable && s.contains(entry.vaddr) && s.contains(vaddr);
                 entry.vaddr == vaddr || (kind == Kind::Code && sections.iter().any(together))
             };
             if covers && let Some(raw) = self.name(entry) {

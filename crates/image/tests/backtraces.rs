@@ -1,37 +1,379 @@
 //! Backtraces against gdb's, on the same core.
+//!
+//! Every program here crashes; gdb stops it, writes a core and reads it back. Our frames must
+//! have gdb's functions, lines and argument values, whatever the flags.
 
 mod harness;
 
 use harness::{Core, compile, crash, directory, gdb, load};
+use image::{Frame, How};
 
-/// gdb's frames as `function file:line`.
+/// gdb's frames as `function (arguments) at file:line`, without addresses and directories.
 fn expected(core: &Core) -> Vec<String> {
     let text = gdb(core, &["bt"]);
-    let mut out = Vec::new();
+    let mut frames: Vec<String> = Vec::new();
     for line in text.lines().filter(|l| l.starts_with('#')) {
-        out.push(line.to_string());
+        // gdb shows the innermost frame once more when it opens the core.
+        if line.starts_with("#0 ") {
+            frames.clear();
+        }
+        let line = line.split_once(' ').unwrap().1.trim_start();
+        let line = match line.split_once(" in ") {
+            Some((address, rest)) if address.starts_with("0x") => rest,
+            _ => line,
+        };
+        let line = match line.rsplit_once(" from ") {
+            Some((front, _)) => front,
+            None => line,
+        };
+        let line = match line.rsplit_once(" at ") {
+            Some((front, place)) => {
+                format!("{front} at {}", place.rsplit('/').next().unwrap())
+            }
+            None => line.to_string(),
+        };
+        frames.push(line);
+    }
+    frames
+}
+
+fn shown(frame: &Frame) -> String {
+    if frame.is_signal_frame {
+        return "<signal handler called>".into();
+    }
+    let arguments: Vec<String> = frame
+        .arguments
+        .iter()
+        .map(|a| format!("{}={}", a.name, a.value))
+        .collect();
+    let function = frame.function.as_deref().unwrap_or("??");
+    let mut out = format!("{function} ({})", arguments.join(", "));
+    if let (Some(file), Some(line)) = (&frame.file, frame.line) {
+        let file = file.file_name().unwrap().to_string_lossy();
+        out.push_str(&format!(" at {file}:{line}"));
     }
     out
 }
 
-#[test]
-fn show() {
-    let dir = directory("show");
-    let source = r#"
-#include <stdlib.h>
-int *nothing;
-__attribute__((noinline)) int leaf(int a, const char *text) { return *nothing + a + text[0]; }
-int main(int argc, char **argv) { return leaf(argc + 4, "abc"); }
-"#;
-    let program = compile(&dir, "show", source, &["-g", "-O2"]);
-    let core = crash(&program);
-    let image = load(&core);
-    println!("{:#?}", expected(&core));
-    for f in image.backtrace(&core.registers, &core, 50) {
-        println!(
-            "{:?} {:?} {:?}:{:?} {:?} {:?}",
-            f.function, f.module_offset, f.file, f.line, f.arguments, f.how
+fn ours(core: &Core) -> Vec<String> {
+    let program = load(core);
+    let frames = program.backtrace(&core.registers, core, 100);
+    let warnings = program.warnings();
+    assert!(warnings.is_empty(), "{warnings:?}");
+    frames.iter().map(shown).collect()
+}
+
+/// Builds with each set of flags, crashes, and compares the whole stack.
+#[track_caller]
+fn check(test: &str, source: &str, flag_sets: &[&str]) {
+    let directory = directory(test);
+    for (index, flags) in flag_sets.iter().enumerate() {
+        let flags: Vec<&str> = flags.split_whitespace().collect();
+        let program = compile(&directory, &format!("p{index}"), source, &flags);
+        let core = crash(&program);
+        let (expected, ours) = (expected(&core), ours(&core));
+        assert!(expected.len() > 2, "gdb has no stack: {expected:#?}");
+        assert_eq!(
+            ours,
+            expected,
+            "with {flags:?}: ours on the left, gdb's on the right\n{}\n---\n{}",
+            ours.join("\n"),
+            expected.join("\n")
         );
     }
-    println!("{:?} {:?}", image.warnings(), image.modules());
+}
+
+const ALL_FLAGS: &[&str] = &[
+    "-g -O0",
+    "-g -O2",
+    "-g -gdwarf-4 -O0",
+    "-g -gdwarf-4 -O2",
+    "-g -O2 -no-pie -fno-pie",
+    "-g -O1 -fomit-frame-pointer -fno-asynchronous-unwind-tables",
+    "-g -O2 -gz",
+    "-g -O3",
+    "-g -Os",
+    "-g -O2 -fdebug-types-section",
+    "-g -O2 -static",
+    "-g -O2 -flto",
+];
+
+#[test]
+fn c_values_of_many_types() {
+    check(
+        "c_values",
+        r#"
+#include <stdio.h>
+#include <stdbool.h>
+enum colour { RED, GREEN = 5, BLUE };
+enum mode { READ = 1, WRITE = 2, EXEC = 4 };
+struct point { int x; short y; };
+struct line { struct point from, to; const char *name; };
+union word { int whole; float part; };
+struct bits { unsigned a : 3; int b : 5; unsigned long c : 40; };
+typedef int (*compare)(const void *, const void *);
+int *nothing;
+struct point corners[3] = {{1, 2}, {3, 4}, {5, 6}};
+char text[16] = "in an array";
+static int order(const void *a, const void *b) { return *(const int *)a - *(const int *)b; }
+__attribute__((noinline)) int last(struct line l, union word w, struct bits b, struct point *p) {
+    return *nothing + l.from.x + w.whole + b.a + p->x;
+}
+__attribute__((noinline)) int second(double d, float f, enum colour c, enum mode m, bool yes,
+                                     compare how, char letter) {
+    struct line l = {{1, 2}, {3, 4}, "a\tname\n"};
+    union word w = {0x40490fdb};
+    struct bits b = {5, -3, 77};
+    int r = last(l, w, b, &corners[1]);
+    return r + (int)d + (int)f + c + m + yes + letter + (how != 0);
+}
+__attribute__((noinline)) int first(int i, unsigned u, long l, unsigned char b, const char *s, void *v, char **a) {
+    int r = second(2.5, -0.25f, GREEN, (enum mode)(READ | EXEC), true, order, 'x');
+    printf("%d %u %ld %d %s %p %p\n", i, u, l, b, s, v, (void *)a);
+    return r + i;
+}
+int main(int argc, char **argv) {
+    int r = first(-argc, 4000000000u, -5000000000l, 200, "quote \" and back\\slash", corners, argv);
+    puts("done");
+    return r;
+}
+"#,
+        ALL_FLAGS,
+    );
+}
+
+#[test]
+fn c_inlined_calls() {
+    check(
+        "c_inlined",
+        r#"
+#include <stdio.h>
+volatile int sink;
+int *volatile nothing;
+static inline __attribute__((always_inline)) int innermost(int depth, int *p) {
+    sink = depth;
+    return *p + depth;
+}
+static inline __attribute__((always_inline)) int middle(int a) {
+    int r = innermost(a + 1, nothing);
+    return r * 2;
+}
+__attribute__((noinline)) int outer(int a, int b) {
+    int r = middle(a * b);
+    printf("%d\n", r);
+    return r + b;
+}
+__attribute__((noinline)) int recurse(int n) {
+    if (n == 0) return outer(3, 4);
+    int r = recurse(n - 1);
+    sink = r;
+    return r + n;
+}
+int main(int argc, char **argv) { int r = recurse(3); puts("done"); return r; }
+"#,
+        ALL_FLAGS,
+    );
+}
+
+#[test]
+fn through_library_callbacks_and_abort() {
+    check(
+        "c_library",
+        r#"
+#include <stdlib.h>
+#include <stdio.h>
+static int compare(const void *a, const void *b) {
+    if (*(const int *)a == 3) abort();
+    return *(const int *)a - *(const int *)b;
+}
+int main(void) {
+    int numbers[5] = {5, 3, 4, 1, 2};
+    qsort(numbers, 5, sizeof numbers[0], compare);
+    puts("done");
+    return numbers[0];
+}
+"#,
+        &["-g -O0", "-g -O2", "-O2 -s", "-g -O2 -static"],
+    );
+}
+
+#[test]
+fn through_a_signal_handler() {
+    check(
+        "c_signal",
+        r#"
+#include <signal.h>
+#include <stdlib.h>
+#include <stdio.h>
+static void handler(int number) { abort(); }
+__attribute__((noinline)) int raiser(int seed) {
+    volatile int zero = 0;
+    return seed / zero;
+}
+int main(void) {
+    static char stack[65536];
+    stack_t other = {.ss_sp = stack, .ss_size = sizeof stack};
+    sigaltstack(&other, 0);
+    struct sigaction action = {.sa_handler = handler, .sa_flags = SA_ONSTACK};
+    sigaction(SIGFPE, &action, 0);
+    int r = raiser(7);
+    puts("done");
+    return r;
+}
+"#,
+        &["-g -O0", "-g -O2"],
+    );
+}
+
+#[test]
+fn cpp_methods_templates_and_references() {
+    check(
+        "cpp",
+        r#"
+#include <cstdio>
+#include <cstdlib>
+namespace shapes {
+struct Base { int id; virtual ~Base() {} virtual int area(int scale) const { return id * scale; } };
+struct Square : Base {
+    int side;
+    explicit Square(int s) : side(s) { id = 9; }
+    int area(int scale) const override;
+};
+int Square::area(int scale) const { if (side) std::abort(); return scale; }
+template <typename T> __attribute__((noinline)) T twice(const T &value, const Base &shape) {
+    T r = shape.area(value) * 2;
+    std::puts("");
+    return r;
+}
+}
+namespace { __attribute__((noinline)) int hidden(int &count) { count++; int r = shapes::twice<int>(count, shapes::Square(4)); std::puts(""); return r; } }
+int main() { int n = 3; int r = hidden(n); std::puts(""); return r; }
+"#,
+        &["-xc++ -g -O0", "-xc++ -g -gdwarf-4 -O0"],
+    );
+}
+
+/// A call through a null pointer leaves no frame and no code at the program counter.
+#[test]
+fn a_call_to_nowhere() {
+    let directory = directory("nowhere");
+    for (name, target) in [("null", "0"), ("garbage", "0x1234567890")] {
+        let source = format!(
+            r#"
+#include <stdio.h>
+void (*volatile target)(int) = (void (*)(int)){target};
+__attribute__((noinline)) int caller(int a) {{ target(a); puts(""); return a; }}
+int main(void) {{ int r = caller(5); puts("done"); return r; }}
+"#
+        );
+        let program = compile(&directory, name, &source, &["-g", "-O2"]);
+        let core = crash(&program);
+        let image = load(&core);
+        let frames = image.backtrace(&core.registers, &core, 100);
+        let names: Vec<_> = frames.iter().map(|f| f.function.as_deref()).collect();
+        assert_eq!(
+            names[..3],
+            [None, Some("caller"), Some("main")],
+            "{frames:#?}"
+        );
+        assert_eq!(frames[1].how, How::ReturnAddressAtTop);
+        assert_eq!(frames[0].pc, core.registers.rip);
+    }
+}
+
+/// Without any call frame information the frame pointer leads on, and without that a scan.
+#[test]
+fn without_call_frame_information() {
+    let directory = directory("no_cfi");
+    let source = r#"
+#include <stdio.h>
+int *volatile nothing;
+__attribute__((noinline)) int leaf(int a) { char room[64]; snprintf(room, 9, "%d", a); return *nothing + room[0]; }
+__attribute__((noinline)) int middle(int a) { int r = leaf(a); puts(""); return r; }
+int main(void) { int r = middle(5); puts("done"); return r; }
+"#;
+    for (name, flag, how) in [
+        ("pointer", "-fno-omit-frame-pointer", How::FramePointer),
+        ("scan", "-fomit-frame-pointer", How::Scan),
+    ] {
+        let flags = [
+            "-O1",
+            flag,
+            "-fno-asynchronous-unwind-tables",
+            "-fno-unwind-tables",
+        ];
+        let program = compile(&directory, name, source, &flags);
+        let core = crash(&program);
+        let image = load(&core);
+        let frames = image.backtrace(&core.registers, &core, 100);
+        let names: Vec<_> = frames
+            .iter()
+            .filter_map(|f| f.function.as_deref())
+            .collect();
+        assert_eq!(names[0], "leaf");
+        let at = |name| names.iter().position(|n| *n == name);
+        let (middle, main) = (at("middle"), at("main"));
+        assert!(middle.is_some() && middle < main, "{names:?}");
+        assert_eq!(frames[middle.unwrap()].how, how, "{frames:#?}");
+    }
+}
+
+/// A libc stripped of everything, as on most machines.
+#[test]
+fn libraries_without_debug_information() {
+    let directory = directory("bare_libc");
+    let libc = harness::run("gcc", &["-print-file-name=libc.so.6"], &directory);
+    harness::run(
+        "objcopy",
+        &[
+            "--strip-all",
+            "--remove-section=.note.gnu.build-id",
+            "--remove-section=.gnu_debuglink",
+            libc.trim(),
+            "libc.so.6",
+        ],
+        &directory,
+    );
+    let source = r#"
+#include <stdlib.h>
+#include <stdio.h>
+static int compare(const void *a, const void *b) {
+    if (*(const int *)a == 3) abort();
+    return *(const int *)a - *(const int *)b;
+}
+int main(void) {
+    int numbers[5] = {5, 3, 4, 1, 2};
+    qsort(numbers, 5, sizeof numbers[0], compare);
+    puts("done");
+    return numbers[0];
+}
+"#;
+    let program = compile(&directory, "sorter", source, &["-g", "-O2"]);
+    let environment = format!("set environment LD_LIBRARY_PATH {}", directory.display());
+    let core = harness::stop(&program, &[&environment, "run"]);
+    let image = load(&core);
+    let libc = directory.join("libc.so.6");
+    assert!(
+        image.modules().iter().any(|m| m.name == libc),
+        "another libc was used"
+    );
+    let frames = image.backtrace(&core.registers, &core, 100);
+    let named: Vec<_> = frames
+        .iter()
+        .filter_map(|f| f.function.as_deref())
+        .collect();
+    for wanted in ["abort", "compare", "main", "_start"] {
+        assert!(named.contains(&wanted), "{wanted} is not in {named:?}");
+    }
+    // Static functions of libc have no name left, but a place.
+    assert!(frames.iter().any(|f| {
+        f.function.is_none()
+            && f.module_offset
+                .as_ref()
+                .is_some_and(|m| m.starts_with("libc.so.6+0x"))
+    }));
+    assert!(
+        frames.iter().skip(1).all(|f| f.how == How::Cfi),
+        "{frames:#?}"
+    );
 }

@@ -5,6 +5,7 @@
 
 #![allow(dead_code, unreachable_pub)]
 
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -70,7 +71,17 @@ impl Memory for Core {
                 return true;
             }
         }
-        false
+        // gdb leaves unchanged code of libraries out of a core, so the files stand in for it.
+        self.mappings.iter().any(|mapping| {
+            let end = addr + buf.len() as u64;
+            if addr < mapping.start || end > mapping.end {
+                return false;
+            }
+            std::fs::File::open(&mapping.file).is_ok_and(|file| {
+                file.read_exact_at(buf, addr - mapping.start + mapping.offset)
+                    .is_ok()
+            })
+        })
     }
 }
 
@@ -87,14 +98,7 @@ pub fn stop(program: &Path, commands: &[&str]) -> Core {
     let core = program.with_extension("core");
     let generate = format!("generate-core-file {}", core.display());
     let mut arguments = vec!["-batch", "-nx"];
-    // By default gdb leaves the code of libraries out of a core.
-    for command in [
-        "set use-coredump-filter off",
-        "set dump-excluded-mappings on",
-    ]
-    .iter()
-    .chain(commands)
-    {
+    for command in commands {
         arguments.extend(["-ex", command]);
     }
     arguments.extend(["-ex", &generate]);
@@ -197,9 +201,25 @@ fn read_core(path: &Path, program: &Path) -> Core {
     for mapping in &mut core.mappings {
         mapping.executable = executable
             .iter()
-            .any(|(s, e)| mapping.start < *e && *s < mapping.end);
+            .any(|(s, e)| mapping.start < *e && *s < mapping.end)
+            || shows_code(mapping);
     }
     core
+}
+
+/// Whether a file's own program headers call the mapped part executable.
+fn shows_code(mapping: &Mapping) -> bool {
+    let data = std::fs::read(&mapping.file).unwrap_or_default();
+    if !data.starts_with(b"\x7fELF") {
+        return false;
+    }
+    let table = u64_at(&data, 32) as usize;
+    let count = usize::from(u16::from_le_bytes(data[56..58].try_into().unwrap()));
+    (0..count).map(|index| table + index * 56).any(|header| {
+        u32_at(&data, header) == 1
+            && u32_at(&data, header + 4) & 1 != 0
+            && u64_at(&data, header + 8) & !4095 == mapping.offset
+    })
 }
 
 /// The kernel's `elf_prstatus`: general registers begin at byte 112.
