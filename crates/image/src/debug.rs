@@ -239,12 +239,76 @@ impl Debug {
         Some(text(&unit.attr_string(value).ok()?))
     }
 
-    /// The linker's name of a function if it has one, else the plain name.
+    /// The linker's name of a function if it has one, else its name with the namespaces and
+    /// classes around it.
     pub(crate) fn function_name<'a>(&'a self, die: Die<'a>) -> Option<String> {
         self.string(die, gimli::DW_AT_linkage_name)
             .or_else(|| self.string(die, gimli::DW_AT_MIPS_linkage_name))
-            .or_else(|| self.string(die, gimli::DW_AT_name))
+            .or_else(|| self.qualified_name(die))
     }
+
+    fn qualified_name<'a>(&'a self, die: Die<'a>) -> Option<String> {
+        let name = self.string(die, gimli::DW_AT_name)?;
+        let mut declaration = die;
+        for _ in 0..LONGEST_CHAIN {
+            let entry = declaration.entry()?;
+            let next = entry
+                .attr_value(gimli::DW_AT_abstract_origin)
+                .or_else(|| entry.attr_value(gimli::DW_AT_specification));
+            match next.and_then(|value| self.resolve(declaration.unit, &value)) {
+                Some(next) => declaration = next,
+                None => break,
+            }
+        }
+        let mut out = String::new();
+        for scope in enclosing(declaration).unwrap_or_default() {
+            out.push_str(&scope);
+            out.push_str("::");
+        }
+        out.push_str(&name);
+        Some(out)
+    }
+}
+
+/// The names of the namespaces and types an entry is declared in, outermost first. Entries do not
+/// point to their parents, so the unit is read up to the entry; C has nothing to find.
+fn enclosing(die: Die<'_>) -> Result<Vec<String>, gimli::Error> {
+    let mut scopes: Vec<(isize, String)> = Vec::new();
+    if crate::types::is_c(die) {
+        return Ok(Vec::new());
+    }
+    let mut entries = die.unit.unit.entries_raw(None)?;
+    let mut attributes = Vec::new();
+    while !entries.is_empty() && entries.next_offset() < die.offset {
+        let depth = entries.next_depth();
+        let Some(abbreviation) = entries.read_abbreviation()? else {
+            continue;
+        };
+        let unnamed = match abbreviation.tag() {
+            gimli::DW_TAG_namespace => "(anonymous namespace)",
+            gimli::DW_TAG_structure_type
+            | gimli::DW_TAG_class_type
+            | gimli::DW_TAG_union_type
+            | gimli::DW_TAG_enumeration_type => "{unnamed}",
+            _ => {
+                entries.skip_attributes(abbreviation.attributes())?;
+                continue;
+            }
+        };
+        entries.read_attributes(abbreviation.attributes(), &mut attributes)?;
+        let name = attributes
+            .iter()
+            .find(|a| a.name() == gimli::DW_AT_name)
+            .and_then(|a| die.unit.attr_string(a.value()).ok())
+            .map_or_else(|| unnamed.to_string(), |name| text(&name));
+        scopes.retain(|(at, _)| *at < depth);
+        if abbreviation.has_children() {
+            scopes.push((depth, name));
+        }
+    }
+    let depth = entries.next_depth();
+    scopes.retain(|(at, _)| *at < depth);
+    Ok(scopes.into_iter().map(|(_, name)| name).collect())
 }
 
 fn unit_ranges(unit: &Unit, program: &Elf, warnings: &Warnings) -> Vec<(u64, u64)> {

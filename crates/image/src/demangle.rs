@@ -25,10 +25,22 @@ pub(crate) fn demangle(raw: &str) -> String {
             .ok()
             .and_then(|symbol| symbol.demangle_with_options(&options).ok())
         {
-            return name;
+            return usual_spelling(name);
         }
     }
     raw.to_string()
+}
+
+/// The demangler writes `{vtable(Shape)}` where all other tools write `vtable for Shape`.
+fn usual_spelling(name: String) -> String {
+    let special = name
+        .strip_prefix('{')
+        .and_then(|n| n.strip_suffix(")}"))
+        .and_then(|n| n.split_once('('));
+    match special {
+        Some((what, of)) if !what.contains(['{', ':']) => format!("{what} for {of}"),
+        _ => name,
+    }
 }
 
 /// Whether a name as typed means this function: all of it, or the tail of its qualified name.
@@ -72,6 +84,7 @@ mod tests {
             demangle("_ZN4core3fmt5write17h0123456789abcdefE"),
             "core::fmt::write"
         );
+        assert_eq!(demangle("_ZTVN2ns5ShapeE"), "vtable for ns::Shape");
         assert_eq!(demangle("main"), "main");
         assert_eq!(demangle("_Znonsense"), "_Znonsense");
     }

@@ -177,14 +177,25 @@ impl Program {
     }
 
     fn place(&mut self, contents: &Arc<Contents>, segments: &[Segment], mappings: &[&Mapping]) {
+        // Small segments share pages of the file, so a mapping may fit several segments. Code is
+        // seldom ambiguous; the other mappings go where the code went.
+        let of_code: Vec<u64> = mappings
+            .iter()
+            .filter(|m| m.executable)
+            .filter_map(|m| biases_of(m, segments).first().copied())
+            .collect();
+        let lowest = mappings.iter().min_by_key(|m| m.start);
+        let guess = lowest.map_or(0, |m| m.start.wrapping_sub(m.offset));
         let mut places: BTreeMap<u64, (bool, Vec<(u64, u64)>)> = BTreeMap::new();
-        let lowest = mappings.iter().map(|m| m.start).min().unwrap_or(0);
         for mapping in mappings {
-            // Without program headers, offsets are the best guess for addresses.
-            let bias = bias_of(mapping, segments).unwrap_or_else(|| {
-                let first = mappings.iter().find(|m| m.start == lowest);
-                lowest.wrapping_sub(first.map_or(0, |m| m.offset))
-            });
+            let possible = biases_of(mapping, segments);
+            let bias = possible
+                .iter()
+                .find(|b| of_code.contains(b))
+                .or(possible.first())
+                .copied()
+                // Without program headers, offsets are the best guess for addresses.
+                .unwrap_or(guess);
             let place = places.entry(bias).or_default();
             place.0 |= mapping.executable;
             place.1.push((mapping.start, mapping.end));
@@ -306,23 +317,27 @@ fn is_file(name: &Path) -> bool {
     !name.is_empty() && !name.starts_with(b"[")
 }
 
-/// The load bias a mapping implies: the segment it shows says where it wanted to be.
-fn bias_of(mapping: &Mapping, segments: &[Segment]) -> Option<u64> {
-    let begins_at = |s: &&Segment| s.offset & !(PAGE - 1) == mapping.offset;
-    let exact = segments
+/// The load biases a mapping allows, the likeliest first: the segment it shows says where it
+/// wanted to be.
+fn biases_of(mapping: &Mapping, segments: &[Segment]) -> Vec<u64> {
+    let mut fitting: Vec<&Segment> = segments
         .iter()
-        .filter(begins_at)
-        .find(|s| s.executable == mapping.executable)
-        .or_else(|| segments.iter().find(begins_at));
-    let segment = exact.or_else(|| {
-        segments.iter().find(|s| {
-            mapping.offset >= s.offset & !(PAGE - 1)
-                && mapping.offset < s.offset.saturating_add(s.file_size)
+        .filter(|s| {
+            let first_page = s.offset & !(PAGE - 1);
+            mapping.offset >= first_page
+                && (mapping.offset < s.offset.saturating_add(s.file_size)
+                    || mapping.offset == first_page)
         })
-    })?;
-    let wanted = mapping
-        .offset
-        .wrapping_sub(segment.offset)
-        .wrapping_add(segment.vaddr);
-    Some(mapping.start.wrapping_sub(wanted))
+        .collect();
+    fitting.sort_by_key(|s| {
+        (
+            s.executable != mapping.executable,
+            s.offset & !(PAGE - 1) != mapping.offset,
+        )
+    });
+    let bias = |s: &&Segment| {
+        let wanted = mapping.offset.wrapping_sub(s.offset).wrapping_add(s.vaddr);
+        mapping.start.wrapping_sub(wanted)
+    };
+    fitting.iter().map(bias).collect()
 }

@@ -55,6 +55,10 @@ pub struct KnownRegisters {
     rflags: Option<u64>,
     fs_base: Option<u64>,
     xmm: Option<[u128; 16]>,
+    /// What the registers a callee may overwrite held last, further in. Right only if no callee
+    /// did overwrite them.
+    left: [Option<u64>; 17],
+    left_xmm: Option<[u128; 16]>,
 }
 
 impl From<&Registers> for KnownRegisters {
@@ -68,6 +72,8 @@ impl From<&Registers> for KnownRegisters {
             rflags: Some(r.rflags),
             fs_base: r.fs_base,
             xmm: r.xmm,
+            left: [None; 17],
+            left_xmm: None,
         }
     }
 }
@@ -86,6 +92,16 @@ impl KnownRegisters {
     pub fn get_vector(&self, number: u16) -> Option<u128> {
         let index = usize::from(number.checked_sub(XMM0)?);
         self.xmm?.get(index).copied()
+    }
+
+    /// What a register holds if the compiler vouches that no callee overwrote it.
+    pub(crate) fn left(&self, number: u16) -> Option<u64> {
+        self.left.get(usize::from(number)).copied().flatten()
+    }
+
+    pub(crate) fn left_vector(&self, number: u16) -> Option<u128> {
+        let index = usize::from(number.checked_sub(XMM0)?);
+        self.left_xmm?.get(index).copied()
     }
 
     /// The value of a register by its assembly name.
@@ -130,8 +146,12 @@ impl KnownRegisters {
     pub(crate) fn preserved(&self) -> KnownRegisters {
         let mut out = KnownRegisters {
             fs_base: self.fs_base,
+            left_xmm: self.xmm.or(self.left_xmm),
             ..KnownRegisters::default()
         };
+        for (slot, (known, left)) in out.left.iter_mut().zip(self.general.iter().zip(self.left)) {
+            *slot = known.or(left);
+        }
         for number in CALLEE_SAVED {
             out.set(number, self.get(number));
         }

@@ -279,7 +279,8 @@ fn qualified<'a>(
     }
 }
 
-fn is_c(die: Die<'_>) -> bool {
+/// Whether the entry is from a unit in C, which spells `struct` before the name.
+pub(crate) fn is_c(die: Die<'_>) -> bool {
     let root = die.unit.unit.entry(die.unit.unit.header.root_offset());
     let language = root.ok().and_then(|r| r.attr_value(gimli::DW_AT_language));
     matches!(

@@ -26,6 +26,7 @@ pub(crate) struct View<'a> {
     pub(crate) frame: RawFrame,
     pub(crate) memory: &'a dyn Memory,
     frame_base: OnceCell<Result<u64, Unavailable>>,
+    vouches: OnceCell<bool>,
 }
 
 impl<'a> View<'a> {
@@ -53,6 +54,7 @@ impl<'a> View<'a> {
             frame,
             memory,
             frame_base: OnceCell::new(),
+            vouches: OnceCell::new(),
         })
     }
 
@@ -80,7 +82,24 @@ impl<'a> View<'a> {
             },
             memory,
             frame_base: OnceCell::new(),
+            vouches: OnceCell::new(),
         }
+    }
+
+    /// Whether a register named during a call is one that the callee leaves alone.
+    ///
+    /// gcc knows which registers a local callee uses, keeps variables in the others across the
+    /// call, and ends the location of a variable one byte before a call that destroys it. Other
+    /// compilers end it after the call, which would show the callee's leavings as a variable.
+    fn vouches_for_registers(&self) -> bool {
+        *self.vouches.get_or_init(|| {
+            let root = Die {
+                unit: self.unit,
+                offset: self.unit.unit.header.root_offset(),
+            };
+            let producer = self.debug.string(root, gimli::DW_AT_producer);
+            producer.is_some_and(|p| p.starts_with("GNU "))
+        })
     }
 
     fn vaddr(&self) -> u64 {
@@ -187,7 +206,11 @@ impl<'a> View<'a> {
 
 impl Surroundings for View<'_> {
     fn register(&self, number: u16) -> Option<u64> {
-        self.frame.registers.get(number)
+        let registers = &self.frame.registers;
+        registers.get(number).or_else(|| {
+            let left = registers.left(number)?;
+            self.vouches_for_registers().then_some(left)
+        })
     }
 
     fn memory(&self) -> &dyn Memory {
@@ -195,7 +218,11 @@ impl Surroundings for View<'_> {
     }
 
     fn vector(&self, number: u16) -> Option<u128> {
-        self.frame.registers.get_vector(number)
+        let registers = &self.frame.registers;
+        registers.get_vector(number).or_else(|| {
+            let left = registers.left_vector(number)?;
+            self.vouches_for_registers().then_some(left)
+        })
     }
 
     fn cfa(&self) -> Option<u64> {

@@ -119,6 +119,8 @@ pub fn gdb(core: &Core, commands: &[&str]) -> String {
         "set print entry-values no",
         "set print frame-arguments all",
         "set width 0",
+        "set backtrace past-main on",
+        "set backtrace past-entry on",
     ]
     .iter()
     .chain(commands)
