@@ -22,6 +22,8 @@ pub(crate) const DEEPEST: u32 = 8;
 pub(crate) enum Unavailable {
     /// The compiler kept no record.
     OptimizedOut,
+    /// The variable points to something that exists only in the debug information.
+    Synthetic,
     /// The variable is one per thread and the thread's base is unknown.
     ThreadLocal,
     /// Memory at this address could not be read.
@@ -36,6 +38,7 @@ impl std::fmt::Display for Unavailable {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Unavailable::OptimizedOut => write!(f, "<optimized out>"),
+            Unavailable::Synthetic => write!(f, "<synthetic pointer>"),
             Unavailable::ThreadLocal => write!(f, "<thread-local>"),
             Unavailable::Unreadable(at) => write!(f, "<cannot read memory at {at:#x}>"),
             Unavailable::NotSaved(_) => write!(f, "<not saved>"),

@@ -115,26 +115,21 @@ impl Lines {
             .filter(move |r| r.vaddr >= low && r.vaddr < high)
     }
 
-    /// Where each contiguous range of a line begins, and the line numbers of this file that have
-    /// code. `visit` sees every statement row that opens a range.
+    /// Visits the first statement of every contiguous run of rows for one line, in the files that
+    /// `file` accepts. A row that the next one replaces at the same address counts too: optimised
+    /// code marks in this way where a statement would have begun.
     pub(crate) fn range_starts(&self, file: impl Fn(u32) -> bool, mut visit: impl FnMut(&Row)) {
         for sequence in &self.sequences {
-            let mut previous: Option<(u32, u32)> = None;
-            let rows = &self.rows[sequence.rows.clone()];
-            for (at, row) in rows.iter().enumerate() {
-                // A row that the next one replaces at the same address covers no instruction.
-                let next = rows.get(at + 1).map_or(sequence.end, |n| n.vaddr);
-                if next == row.vaddr {
-                    continue;
+            let mut run = None;
+            let mut visited = false;
+            for row in &self.rows[sequence.rows.clone()] {
+                if run != Some((row.file, row.line)) {
+                    run = Some((row.file, row.line));
+                    visited = false;
                 }
-                let same = previous == Some((row.file, row.line));
-                if row.line != 0 && row.is_statement && !same && file(row.file) {
+                if row.is_statement && !visited && row.line != 0 && file(row.file) {
+                    visited = true;
                     visit(row);
-                }
-                // A range that a non-statement row opens begins, for a person, at its first
-                // statement.
-                if row.is_statement || !same {
-                    previous = row.is_statement.then_some((row.file, row.line));
                 }
             }
         }

@@ -16,6 +16,9 @@ use object::read::elf::{SectionHeader as _, Sym as _};
 use crate::elf::{Bytes, ENDIAN, Elf, LittleEndianObject, Section, Warnings, empty};
 use crate::plt;
 
+/// How many symbols before an address are tried before it counts as nameless.
+const MOST_NESTED: usize = 64;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Code,
@@ -184,7 +187,7 @@ impl Symbols {
         let end = self.entries.partition_point(|e| e.vaddr <= vaddr);
         // Aliases and symbols nested in larger ones (labels in assembly) make the best match not
         // always the last one before the address. The walk back is bounded.
-        for entry in self.entries[..end].iter().rev().take(64) {
+        for entry in self.entries[..end].iter().rev().take(MOST_NESTED) {
             if entry.kind != kind {
                 continue;
             }
@@ -201,13 +204,6 @@ impl Symbols {
                     vaddr: entry.vaddr,
                     size: entry.size,
                 });
-            }
-            if entry.size > 0
-                && kind == Kind::Code
-                && entry.rank >= 8
-                && vaddr - entry.vaddr > 1 << 24
-            {
-                break;
             }
         }
         None

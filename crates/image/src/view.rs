@@ -160,6 +160,7 @@ impl<'a> View<'a> {
             (0..length).map(|at| number.get(at).copied()).collect()
         };
         match &piece.location {
+            gimli::Location::ImplicitPointer { .. } if only => return Err(Unavailable::Synthetic),
             gimli::Location::Empty if only => return Err(Unavailable::OptimizedOut),
             gimli::Location::Empty | gimli::Location::ImplicitPointer { .. } => {
                 let filled = object.bytes.len() + length;

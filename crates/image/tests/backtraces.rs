@@ -135,6 +135,22 @@ fn line_by_addr2line(core: &Core, frame: &Frame) -> Option<String> {
     Some(place.split(' ').next()?.to_string())
 }
 
+/// Whether two names are for one address of the program, when there is only the symbol table.
+fn are_aliases(core: &Core, one: &str, other: &str) -> bool {
+    // gdb drops the number of a part of a function: `sort.part.0` is its `sort.part`.
+    if one.strip_suffix(".0") == Some(other) {
+        return true;
+    }
+    let program = core.program.display().to_string();
+    let symbols = harness::run("nm", &[&program], core.path.parent().unwrap());
+    let address = |name: &str| {
+        let ending = format!(" {name}");
+        let line = symbols.lines().find(|l| l.ends_with(&ending))?;
+        line.split(' ').next()
+    };
+    address(one).is_some() && address(one) == address(other)
+}
+
 /// Builds with each set of flags, crashes, and compares the whole stack.
 #[track_caller]
 fn check(test: &str, source: &str, flag_sets: &[&str]) {
@@ -152,8 +168,10 @@ fn check(test: &str, source: &str, flag_sets: &[&str]) {
         let both = format!("with {flags:?}: ours\n{ours:#?}\ngdb's\n{expected:#?}");
         assert_eq!(ours.len(), expected.len(), "{both}");
         for (at, (ours, expected)) in ours.iter().zip(&expected).enumerate() {
-            if vague.contains(&at) {
-                assert_eq!(ours.function(), expected.function(), "frame {at} {both}");
+            if vague.contains(&at) || ours.place.is_none() {
+                let same = ours.function() == expected.function()
+                    || are_aliases(&core, ours.function(), expected.function());
+                assert!(same, "frame {at} {both}");
             } else {
                 assert_eq!(ours.call, expected.call, "frame {at} {both}");
             }
