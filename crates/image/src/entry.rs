@@ -12,7 +12,7 @@
 use crate::debug::Die;
 use crate::elf::Bytes;
 use crate::evaluate::{self, Surroundings as _, Unavailable};
-use crate::unit::Entry;
+use crate::unit::{Entry, Offset};
 use crate::view::View;
 
 impl View<'_> {
@@ -22,10 +22,36 @@ impl View<'_> {
         of: &gimli::Expression<Bytes>,
         depth: u32,
     ) -> Result<u64, Unavailable> {
+        let wanted = register_of(of, self.unit.unit.encoding()).ok_or(Unavailable::OptimizedOut)?;
+        self.value_at_call(depth, |caller, parameter| {
+            let location = parameter
+                .attr(gimli::DW_AT_location)
+                .and_then(|a| a.exprloc_value());
+            let encoding = caller.unit.unit.encoding();
+            location.is_some_and(|l| register_of(&l, encoding) == Some(wanted))
+        })
+    }
+
+    /// The value a call gave to a parameter that the compiler removed from the callee.
+    pub(crate) fn removed_parameter(&self, die: Offset, depth: u32) -> Result<u64, Unavailable> {
+        let wanted = die.to_unit_section_offset(&self.unit.unit.header);
+        self.value_at_call(depth, |caller, parameter| {
+            parameter
+                .attr_value(gimli::DW_AT_call_parameter)
+                .or_else(|| parameter.attr_value(gimli::DW_AT_abstract_origin))
+                .and_then(|value| caller.debug.resolve(caller.unit, &value))
+                .is_some_and(|d| d.offset.to_unit_section_offset(&d.unit.unit.header) == wanted)
+        })
+    }
+
+    fn value_at_call(
+        &self,
+        depth: u32,
+        is_wanted: impl Fn(&View<'_>, &Entry) -> bool,
+    ) -> Result<u64, Unavailable> {
         if depth > evaluate::DEEPEST {
             return Err(Unavailable::OptimizedOut);
         }
-        let wanted = register_of(of, self.unit.unit.encoding()).ok_or(Unavailable::OptimizedOut)?;
         let mut frame = self.frame.clone();
         let caller = self
             .program
@@ -44,11 +70,7 @@ impl View<'_> {
         };
         let encoding = caller.unit.unit.encoding();
         for parameter in caller.debug.children(call) {
-            let location = parameter
-                .attr(gimli::DW_AT_location)
-                .and_then(|a| a.exprloc_value());
-            let is_wanted = location.is_some_and(|l| register_of(&l, encoding) == Some(wanted));
-            if !is_wanted {
+            if !is_wanted(&caller, &parameter) {
                 continue;
             }
             let value = parameter

@@ -79,6 +79,9 @@ pub(crate) trait Surroundings {
     fn entry_value(&self, _of: &gimli::Expression<Bytes>, _depth: u32) -> Result<u64, Unavailable> {
         Err(Unavailable::OptimizedOut)
     }
+    fn parameter(&self, _die: gimli::UnitOffset, _depth: u32) -> Result<u64, Unavailable> {
+        Err(Unavailable::OptimizedOut)
+    }
     fn base_type(&self, _offset: gimli::UnitOffset) -> Option<gimli::ValueType> {
         None
     }
@@ -176,8 +179,10 @@ pub(crate) fn pieces(
                 };
                 evaluation.resume_with_base_type(kind)?
             }
-            EvaluationResult::RequiresParameterRef(_)
-            | EvaluationResult::RequiresWasmLocal { .. }
+            EvaluationResult::RequiresParameterRef(die) => {
+                evaluation.resume_with_parameter_ref(around.parameter(die, depth + 1)?)?
+            }
+            EvaluationResult::RequiresWasmLocal { .. }
             | EvaluationResult::RequiresWasmGlobal { .. }
             | EvaluationResult::RequiresWasmStack { .. } => {
                 return Err(Unavailable::OptimizedOut);

@@ -187,6 +187,7 @@ impl Symbols {
         let end = self.entries.partition_point(|e| e.vaddr <= vaddr);
         // Aliases and symbols nested in larger ones (labels in assembly) make the best match not
         // always the last one before the address. The walk back is bounded.
+        let mut past_another = false;
         for entry in self.entries[..end].iter().rev().take(MOST_NESTED) {
             if entry.kind != kind {
                 continue;
@@ -196,8 +197,11 @@ impl Symbols {
             } else {
                 let together =
                     |s: &Section| s.executable && s.contains(entry.vaddr) && s.contains(vaddr);
-                entry.vaddr == vaddr || (kind == Kind::Code && sections.iter().any(together))
+                let reaches = kind == Kind::Code && !past_another;
+                entry.vaddr == vaddr || (reaches && sections.iter().any(together))
             };
+            // A symbol without a size ends where the next one begins.
+            past_another |= entry.vaddr != vaddr && entry.size > 0;
             if covers && let Some(raw) = self.name(entry) {
                 return Some(Found {
                     raw,

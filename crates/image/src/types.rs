@@ -217,10 +217,9 @@ fn declarator<'a>(debug: &'a Debug, die: Option<Die<'a>>, depth: u32) -> (String
                 let count = count.map(|c| c.to_string()).unwrap_or_default();
                 lengths.push_str(&format!("[{count}]"));
             }
-            (
-                format!("{} ", before.trim_end()),
-                format!("{lengths}{after}"),
-            )
+            let before = before.trim_end();
+            let space = if before.ends_with("* const") { "" } else { " " };
+            (format!("{before}{space}"), format!("{lengths}{after}"))
         }
         gimli::DW_TAG_subroutine_type => {
             let (before, after) = declarator(debug, inner, depth);
@@ -272,6 +271,10 @@ fn qualified<'a>(
     depth: u32,
 ) -> (String, String) {
     let (before, after) = declarator(debug, inner, depth);
+    // The elements of an array carry the qualifier of the array.
+    if after.starts_with('[') {
+        return (before, after);
+    }
     // A qualifier of a pointer stands behind it.
     match before.ends_with('*') {
         true => (format!("{before} {word} "), after),

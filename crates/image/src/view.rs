@@ -264,6 +264,10 @@ impl Surroundings for View<'_> {
         self.value_at_entry(of, depth)
     }
 
+    fn parameter(&self, die: gimli::UnitOffset, depth: u32) -> Result<u64, Unavailable> {
+        self.removed_parameter(die, depth)
+    }
+
     fn base_type(&self, offset: gimli::UnitOffset) -> Option<gimli::ValueType> {
         if offset.0 == 0 {
             return Some(gimli::ValueType::Generic);

@@ -349,7 +349,13 @@ template <typename T> __attribute__((noinline)) T twice(const T &value, const Ba
 namespace { __attribute__((noinline)) int hidden(int &count) { count++; int r = shapes::twice<int>(count, shapes::Square(4)); std::puts(""); return r; } }
 int main() { int n = 3; int r = hidden(n); std::puts(""); return r; }
 "#,
-        &["-xc++ -g -O0", "-xc++ -g -gdwarf-4 -O0"],
+        &[
+            "-xc++ -g -O0",
+            "-xc++ -g -gdwarf-4 -O0",
+            "-xc++ -g -O2",
+            "-xc++ -g -O1 -gz",
+            "-xc++ -g -O0 -fdebug-types-section",
+        ],
     );
 }
 
