@@ -1,0 +1,199 @@
+//! The line table of one unit: which instruction belongs to which line.
+//!
+//! The compiler stores a program for a small machine that emits rows. It is run once per unit, on
+//! the first question that reaches the unit, into rows sorted by address. Sequences the linker
+//! discarded remain in the table with addresses at or near zero and are dropped, or they would
+//! answer for code that is not there.
+
+use std::path::{Path, PathBuf};
+
+use crate::elf::{Bytes, Elf};
+use crate::separate::text;
+
+/// One row: from this address on, until the next row, code belongs to this line.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Row {
+    pub(crate) vaddr: u64,
+    pub(crate) file: u32,
+    /// 0 means that no line is responsible.
+    pub(crate) line: u32,
+    pub(crate) column: u32,
+    pub(crate) is_statement: bool,
+    pub(crate) prologue_end: bool,
+}
+
+struct Sequence {
+    start: u64,
+    end: u64,
+    rows: std::ops::Range<usize>,
+}
+
+pub(crate) struct Lines {
+    rows: Vec<Row>,
+    sequences: Vec<Sequence>,
+}
+
+impl Lines {
+    /// Runs the line program. What was read before the first error is kept and the error handed
+    /// back beside it.
+    pub(crate) fn read(unit: &gimli::Unit<Bytes>, elf: &Elf) -> (Lines, Option<gimli::Error>) {
+        let mut out = Lines {
+            rows: Vec::new(),
+            sequences: Vec::new(),
+        };
+        let Some(program) = unit.line_program.clone() else {
+            return (out, None);
+        };
+        let mut reader = program.rows();
+        let mut first = 0;
+        let error = loop {
+            let row = match reader.next_row() {
+                Ok(Some((_, row))) => row,
+                Ok(None) => break None,
+                Err(error) => break Some(error),
+            };
+            if row.end_sequence() {
+                let end = row.address();
+                out.finish_sequence(first, end, elf);
+                first = out.rows.len();
+                continue;
+            }
+            let column = match row.column() {
+                gimli::ColumnType::LeftEdge => 0,
+                gimli::ColumnType::Column(column) => column.get(),
+            };
+            out.rows.push(Row {
+                vaddr: row.address(),
+                file: u32::try_from(row.file_index()).unwrap_or(u32::MAX),
+                line: row
+                    .line()
+                    .map_or(0, |l| u32::try_from(l.get()).unwrap_or(0)),
+                column: u32::try_from(column).unwrap_or(0),
+                is_statement: row.is_stmt(),
+                prologue_end: row.prologue_end(),
+            });
+        };
+        out.rows.truncate(first);
+        out.sequences.sort_by_key(|s| s.start);
+        (out, error)
+    }
+
+    fn finish_sequence(&mut self, first: usize, end: u64, elf: &Elf) {
+        let rows = &mut self.rows[first..];
+        rows.sort_by_key(|r| r.vaddr);
+        let start = rows.first().map_or(0, |r| r.vaddr);
+        if rows.is_empty() || start >= end || !elf.is_code(start) {
+            self.rows.truncate(first);
+            return;
+        }
+        self.sequences.push(Sequence {
+            start,
+            end,
+            rows: first..self.rows.len(),
+        });
+    }
+
+    /// The row in force at an address. Of several rows at one address the last one counts.
+    pub(crate) fn at(&self, vaddr: u64) -> Option<&Row> {
+        let after = self.sequences.partition_point(|s| s.start <= vaddr);
+        let sequence = self.sequences[..after]
+            .iter()
+            .rev()
+            .take(8)
+            .find(|s| vaddr < s.end)?;
+        let rows = &self.rows[sequence.rows.clone()];
+        let after = rows.partition_point(|r| r.vaddr <= vaddr);
+        rows.get(after.checked_sub(1)?)
+    }
+
+    /// The rows within a range of addresses, in order.
+    pub(crate) fn within(&self, low: u64, high: u64) -> impl Iterator<Item = &Row> {
+        self.sequences
+            .iter()
+            .filter(move |s| s.start < high && low < s.end)
+            .flat_map(|s| &self.rows[s.rows.clone()])
+            .filter(move |r| r.vaddr >= low && r.vaddr < high)
+    }
+
+    /// Visits the first statement of every contiguous run of rows for one line, in the files that
+    /// `file` accepts. A row that the next one replaces at the same address counts too: optimised
+    /// code marks in this way where a statement would have begun.
+    pub(crate) fn range_starts(&self, file: impl Fn(u32) -> bool, mut visit: impl FnMut(&Row)) {
+        for sequence in &self.sequences {
+            let mut run = None;
+            let mut visited = false;
+            for row in &self.rows[sequence.rows.clone()] {
+                if run != Some((row.file, row.line)) {
+                    run = Some((row.file, row.line));
+                    visited = false;
+                }
+                if row.is_statement && !visited && row.line != 0 && file(row.file) {
+                    visited = true;
+                    visit(row);
+                }
+            }
+        }
+    }
+}
+
+/// The source files a unit's line table names, by their index there.
+pub(crate) struct Files {
+    paths: Vec<PathBuf>,
+}
+
+impl Files {
+    /// Reads only the header of the line program.
+    pub(crate) fn read(dwarf: &gimli::Dwarf<Bytes>, unit: &gimli::Unit<Bytes>) -> Files {
+        let mut paths = Vec::new();
+        let Some(program) = &unit.line_program else {
+            return Files { paths };
+        };
+        let header = program.header();
+        let base = unit.comp_dir.as_ref().map(text).unwrap_or_default();
+        for index in 0..=header.file_names().len() as u64 {
+            let path = header.file(index).map(|file| {
+                let mut path = PathBuf::from(&base);
+                if let Some(directory) = file.directory(header)
+                    && let Ok(directory) = dwarf.attr_string(unit, directory)
+                {
+                    path.push(text(&directory));
+                }
+                if let Ok(name) = dwarf.attr_string(unit, file.path_name()) {
+                    path.push(text(&name));
+                }
+                plain(&path)
+            });
+            paths.push(path.unwrap_or_default());
+        }
+        Files { paths }
+    }
+
+    pub(crate) fn get(&self, index: u32) -> Option<&Path> {
+        let path = self.paths.get(index as usize)?;
+        (!path.as_os_str().is_empty()).then_some(path.as_path())
+    }
+
+    /// The indices of the files whose path ends in these components.
+    pub(crate) fn matching(&self, asked: &Path) -> Vec<u32> {
+        (0u32..)
+            .zip(&self.paths)
+            .filter(|(_, path)| !path.as_os_str().is_empty() && path.ends_with(asked))
+            .map(|(index, _)| index)
+            .collect()
+    }
+}
+
+/// Drops `.` and resolves `..` by text alone: the source tree may not exist here.
+fn plain(path: &Path) -> PathBuf {
+    let mut out = PathBuf::new();
+    for component in path.components() {
+        match component {
+            std::path::Component::CurDir => {}
+            std::path::Component::ParentDir if out.file_name().is_some() => {
+                out.pop();
+            }
+            other => out.push(other),
+        }
+    }
+    out
+}
