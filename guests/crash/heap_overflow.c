@@ -5,7 +5,7 @@
 
 int main(void)
 {
-    volatile char *first = malloc(24), *second = malloc(3000), *third = malloc(24);
+    volatile char *volatile first = malloc(24), *volatile second = malloc(3000), *volatile third = malloc(24);
     say("overflowing");
     for (int i = 24; i < 30; i++)
         first[i] = (char)0x5b; // MARK: cause

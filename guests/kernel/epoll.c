@@ -1,4 +1,4 @@
-//! epoll: level and edge triggered, one shot, with the data words given back.
+//! Waits on many descriptors with epoll, level and edge triggered, one shot; the data words come back.
 #include "guest.h"
 #include <sys/epoll.h>
 
