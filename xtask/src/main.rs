@@ -1,1 +1,69 @@
-fn main() {}
+//! The repository's own commands: test it, measure it, keep it tidy.
+//!
+//! One file per verb. The verbs share the modules below them: a `Case` is a program with its surroundings,
+//! `scene` runs it natively, recorded and replayed, and `tally` counts what came out.
+#![forbid(unsafe_code)]
+
+mod bench;
+mod case;
+mod compile;
+mod determinism;
+mod facts;
+mod flags;
+mod foreign;
+mod guests;
+mod install;
+mod process;
+mod scene;
+mod tally;
+mod test;
+mod tidy;
+mod tool;
+
+use anyhow::{Result, bail};
+use std::process::ExitCode;
+
+const USAGE: &str = "\
+usage: cargo xtask <verb>
+
+  test                              everything below but bench: what README.md tells you to run
+  guests [--threads] [FILTER]       guests/: native against recorded against replayed
+  foreign [--threads] [FILTER]      the same for programs that Debian provides
+  determinism [--runs N]            twenty guests and five foreign programs, replayed N times (100)
+  tidy                              layers, file lengths, forbidden words
+  bench engine [--json] [--runs N] [FILTER]
+                                    CPU and wall time against native and `valgrind --tool=none`
+
+WHEREFORE=path uses that binary instead of building this one.";
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn run() -> Result<bool> {
+    process::forbid_core_dumps()?;
+    std::env::set_current_dir(tool::root())?;
+    let mut args = std::env::args().skip(1);
+    let verb = args.next().unwrap_or_default();
+    let rest: Vec<String> = args.collect();
+    match verb.as_str() {
+        "test" => test::run(&rest),
+        "guests" => guests::run(&rest),
+        "foreign" => foreign::run(&rest),
+        "determinism" => determinism::run(&rest),
+        "tidy" => tidy::run(),
+        "bench" => bench::run(&rest),
+        "" | "help" | "-h" | "--help" => {
+            println!("{USAGE}");
+            Ok(true)
+        }
+        _ => bail!("no verb `{verb}`\n\n{USAGE}"),
+    }
+}

@@ -1,0 +1,13 @@
+//! Dies of SIGXCPU sent to itself, with output left in the buffer.
+//! signal: SIGXCPU
+#include "guest.h"
+
+int main(void)
+{
+    say("before");
+    setvbuf(stdout, NULL, _IOFBF, 4096);
+    fputs("lost in the buffer\n", stdout);
+    must(kill(getpid(), SIGXCPU) == 0);
+    for (;;)
+        pause();
+}

@@ -1,0 +1,72 @@
+//! `cargo xtask determinism`: the same recording, replayed many times, is the same run every time.
+
+use crate::case::Plan;
+use crate::compile::Variant;
+use crate::flags::Flags;
+use crate::scene::Scene;
+use crate::tally::Tally;
+use crate::{foreign, guests, install, tool};
+use anyhow::Result;
+use std::path::PathBuf;
+
+/// Those where something comes from outside: time, randomness, signals, children, addresses.
+const GUESTS: [&str; 20] = [
+    "basic/big_output.c",
+    "basic/floats.c",
+    "code/jit.c",
+    "code/machine_facts.c",
+    "code/plugin.c",
+    "code/red_zone.c",
+    "control/exceptions.cpp",
+    "crash/smashed_return.c",
+    "kernel/clocks.c",
+    "kernel/epoll.c",
+    "kernel/fork_pipe.c",
+    "kernel/identity.c",
+    "kernel/many_calls.c",
+    "kernel/proc_self.c",
+    "kernel/tcp_loopback.c",
+    "memory/malloc_churn.c",
+    "signal/altstack_overflow.c",
+    "signal/registers_kept.c",
+    "signal/restart_read.c",
+    "signal/timer_position.c",
+];
+const FOREIGN: [&str; 5] = [
+    "sort by column",
+    "perl",
+    "python clock",
+    "sqlite3 file",
+    "bash builtins",
+];
+
+pub(crate) fn run(args: &[String]) -> Result<bool> {
+    let flags = Flags::parse(args, &["--runs"])?;
+    let mut tally = Tally::default();
+    suite(&flags, &mut tally)?;
+    Ok(tally.report())
+}
+
+pub(crate) fn suite(flags: &Flags, tally: &mut Tally) -> Result<()> {
+    install::missing_programs();
+    let runs = flags.runs.unwrap_or(100);
+    let wherefore = tool::wherefore()?;
+    let mut plans: Vec<Plan> = GUESTS
+        .iter()
+        .filter_map(|guest| {
+            let name = format!("{guest} replayed {runs} times");
+            let source = PathBuf::from("guests").join(guest);
+            flags
+                .selects(&name)
+                .then(|| guests::plan(&source, name, Variant::FAST, false))
+                .flatten()
+        })
+        .collect();
+    let wanted = |plan: &Plan| {
+        matches!(plan, Plan::Run(case) if FOREIGN.iter().any(|name| case.name == format!("foreign {name}")))
+            || matches!(plan, Plan::Skip { name, .. } if FOREIGN.iter().any(|wanted| *name == format!("foreign {wanted}")))
+    };
+    plans.extend(foreign::plans(flags).into_iter().filter(wanted));
+    tally.run(&plans, |case| Scene::new(case, &wherefore)?.repeat(runs));
+    Ok(())
+}

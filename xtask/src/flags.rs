@@ -1,0 +1,38 @@
+//! What was typed after a verb: switches, settings with a number, and one filter.
+
+use anyhow::{Context, Result, bail};
+
+#[derive(Debug, Default)]
+pub(crate) struct Flags {
+    pub(crate) json: bool,
+    pub(crate) threads: bool,
+    pub(crate) runs: Option<u32>,
+    pub(crate) words: Vec<String>,
+}
+
+impl Flags {
+    pub(crate) fn parse(args: &[String], allowed: &[&str]) -> Result<Flags> {
+        let mut flags = Flags::default();
+        let mut args = args.iter();
+        while let Some(arg) = args.next() {
+            if arg.starts_with('-') && !allowed.contains(&arg.as_str()) {
+                bail!("no option `{arg}` here; there is {}", allowed.join(", "));
+            }
+            match arg.as_str() {
+                "--json" => flags.json = true,
+                "--threads" => flags.threads = true,
+                "--runs" => {
+                    let count = args.next().context("--runs needs a number")?;
+                    flags.runs = Some(count.parse().context("--runs needs a number")?);
+                }
+                word => flags.words.push(word.to_owned()),
+            }
+        }
+        Ok(flags)
+    }
+
+    /// A case is selected when its name contains every word given.
+    pub(crate) fn selects(&self, name: &str) -> bool {
+        self.words.iter().all(|word| name.contains(word.as_str()))
+    }
+}

@@ -1,0 +1,162 @@
+//! `cargo xtask foreign`: programs we did not write, run in three ways.
+//!
+//! Every case finds the same small corpus in its directory: lists, text, a tree of files, and scripts.
+
+mod cases;
+mod corpus;
+
+use crate::case::{Case, Fill, Plan};
+use crate::flags::Flags;
+use crate::install;
+use crate::process::Input;
+use crate::scene::Scene;
+use crate::tally::Tally;
+use crate::tool;
+use anyhow::Result;
+use std::fs;
+use std::sync::Arc;
+use std::time::Duration;
+
+pub(crate) fn run(args: &[String]) -> Result<bool> {
+    let flags = Flags::parse(args, &["--threads"])?;
+    let mut tally = Tally::default();
+    suite(&flags, &mut tally)?;
+    Ok(tally.report())
+}
+
+pub(crate) fn suite(flags: &Flags, tally: &mut Tally) -> Result<()> {
+    install::missing_programs();
+    let wherefore = tool::wherefore()?;
+    let plans = plans(flags);
+    tally.run(&plans, |case| Scene::new(case, &wherefore)?.check());
+    Ok(())
+}
+
+pub(crate) fn plans(flags: &Flags) -> Vec<Plan> {
+    cases::all()
+        .into_iter()
+        .filter(|sketch| flags.selects(&sketch.full_name()))
+        .map(|s| s.plan(flags.threads))
+        .collect()
+}
+
+/// A case as the table states it, before its program has been looked for.
+#[derive(Debug)]
+struct Sketch {
+    name: &'static str,
+    program: &'static str,
+    args: Vec<&'static str>,
+    input: &'static str,
+    files: Vec<(&'static str, String)>,
+    env: Vec<(&'static str, &'static str)>,
+    threads: bool,
+    children_write: bool,
+    nondeterministic: bool,
+    repository: bool,
+}
+
+fn sketch(name: &'static str, program: &'static str, args: &[&'static str]) -> Sketch {
+    Sketch {
+        name,
+        program,
+        args: args.to_vec(),
+        input: "",
+        files: Vec::new(),
+        env: Vec::new(),
+        threads: false,
+        children_write: false,
+        nondeterministic: false,
+        repository: false,
+    }
+}
+
+impl Sketch {
+    fn file(mut self, name: &'static str, text: impl Into<String>) -> Sketch {
+        self.files.push((name, text.into()));
+        self
+    }
+
+    fn input(mut self, text: &'static str) -> Sketch {
+        self.input = text;
+        self
+    }
+
+    fn env(mut self, name: &'static str, value: &'static str) -> Sketch {
+        self.env.push((name, value));
+        self
+    }
+
+    fn threads(mut self) -> Sketch {
+        self.threads = true;
+        self
+    }
+
+    /// Children share the standard streams; see `Case::children_write`.
+    fn children(mut self) -> Sketch {
+        self.children_write = true;
+        self
+    }
+
+    fn nondeterministic(mut self) -> Sketch {
+        self.nondeterministic = true;
+        self
+    }
+
+    /// A git repository with some history in `repo`.
+    fn repository(mut self) -> Sketch {
+        self.repository = true;
+        self
+    }
+
+    fn full_name(&self) -> String {
+        format!("foreign {}", self.name)
+    }
+
+    fn plan(self, threads: bool) -> Plan {
+        let name = self.full_name();
+        if self.threads && !threads {
+            return Plan::Skip {
+                name,
+                reason: "it has threads (--threads runs it)".to_owned(),
+            };
+        }
+        let Some(program) = tool::find_program(self.program) else {
+            return Plan::Skip {
+                name,
+                reason: format!("{} is not installed", self.program),
+            };
+        };
+        let (files, repository) = (self.files, self.repository);
+        let fill: Fill = Arc::new(move |work| {
+            corpus::fill(work)?;
+            for (name, text) in &files {
+                fs::write(work.join(name), text)?;
+            }
+            if repository {
+                corpus::repository(&work.join("repo"))
+            } else {
+                Ok(())
+            }
+        });
+        Plan::Run(Case {
+            name,
+            program,
+            args: self.args.iter().map(|arg| (*arg).to_owned()).collect(),
+            env: self
+                .env
+                .iter()
+                .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+                .collect(),
+            input: if self.input.is_empty() {
+                Input::Nothing
+            } else {
+                Input::Pipe(self.input.into())
+            },
+            fill,
+            ending: None,
+            nondeterministic: self.nondeterministic,
+            children_write: self.children_write,
+            limit: Duration::from_secs(120),
+        })
+    }
+}
