@@ -85,7 +85,10 @@ impl Shared {
                 libc::close(fd);
                 return Err(Error::Os("mmap", e));
             }
-            Ok(Shared { fd, memory: p.cast() })
+            Ok(Shared {
+                fd,
+                memory: p.cast(),
+            })
         }
     }
 
@@ -94,7 +97,11 @@ impl Shared {
         // SAFETY: within the mapping, by the assertion. The guest, which maps the same memory, is
         // stopped whenever the tracer runs.
         unsafe {
-            std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.memory.add(offset as usize), bytes.len());
+            std::ptr::copy_nonoverlapping(
+                bytes.as_ptr(),
+                self.memory.add(offset as usize),
+                bytes.len(),
+            );
         }
     }
 
@@ -102,7 +109,11 @@ impl Shared {
         assert!(offset + buf.len() as u64 <= FILE_SIZE);
         // SAFETY: as for `write`.
         unsafe {
-            std::ptr::copy_nonoverlapping(self.memory.add(offset as usize), buf.as_mut_ptr(), buf.len());
+            std::ptr::copy_nonoverlapping(
+                self.memory.add(offset as usize),
+                buf.as_mut_ptr(),
+                buf.len(),
+            );
         }
     }
 
@@ -181,7 +192,12 @@ impl Cache {
         let offset = Self::region_offset(self.regions.len());
         self.shared.write(offset + BOUNDED_SIZE, &code);
         let cursor = base + BOUNDED_SIZE + ROUTINES_SIZE;
-        self.regions.push(Region { base, cursor, labels, placed: Vec::new() });
+        self.regions.push(Region {
+            base,
+            cursor,
+            labels,
+            placed: Vec::new(),
+        });
         if self.regions.len() == 1 {
             self.clear_table();
         }
@@ -194,13 +210,15 @@ impl Cache {
     fn clear_table(&mut self) {
         let miss = self.regions[0].labels.miss.to_le_bytes();
         let table: Vec<u8> = miss.iter().copied().cycle().take(65536 * 8).collect();
-        self.shared.write(self.layout.table() - self.layout.shared(), &table);
+        self.shared
+            .write(self.layout.table() - self.layout.shared(), &table);
     }
 
     /// A region near `pc` with room for another block.
     pub(crate) fn region_near(&self, pc: u64) -> Option<usize> {
         self.regions.iter().position(|r| {
-            let near = pc.abs_diff(r.base) < 0x7000_0000 && pc.abs_diff(r.base + REGION_SIZE) < 0x7000_0000;
+            let near = pc.abs_diff(r.base) < 0x7000_0000
+                && pc.abs_diff(r.base + REGION_SIZE) < 0x7000_0000;
             near && r.cursor + 0x4000 < r.base + REGION_SIZE
         })
     }
@@ -212,7 +230,10 @@ impl Cache {
 
     pub(crate) fn routines(&self, region: usize) -> Routines {
         let l = self.regions[region].labels;
-        Routines { miss: l.miss, syscall: l.syscall }
+        Routines {
+            miss: l.miss,
+            syscall: l.syscall,
+        }
     }
 
     pub(crate) fn bounded_at(&self, region: usize) -> u64 {
@@ -233,7 +254,9 @@ impl Cache {
     }
 
     pub(crate) fn region_of(&self, host: u64) -> Option<usize> {
-        self.regions.iter().position(|r| host >= r.base && host < r.base + REGION_SIZE)
+        self.regions
+            .iter()
+            .position(|r| host >= r.base && host < r.base + REGION_SIZE)
     }
 
     /// Reads the shared tables, by guest address.
@@ -249,7 +272,10 @@ impl Cache {
     pub(crate) fn point_at(&self, host: u64) -> Option<(u32, &Point)> {
         let region = self.region_of(host)?;
         let mut b = [0; 8];
-        self.shared.read(Self::region_offset(region) + (host - self.regions[region].base), &mut b);
+        self.shared.read(
+            Self::region_offset(region) + (host - self.regions[region].base),
+            &mut b,
+        );
         if b[..4] != [0xcc, 0x90, 0x90, 0x90] {
             return None;
         }
@@ -271,7 +297,14 @@ impl Cache {
     }
 
     /// Lays down a translated block and links what can be linked.
-    pub(crate) fn place(&mut self, region: usize, pc: u64, ranges: Vec<(u64, u64)>, t: Translation, prologue: bool) -> BlockId {
+    pub(crate) fn place(
+        &mut self,
+        region: usize,
+        pc: u64,
+        ranges: Vec<(u64, u64)>,
+        t: Translation,
+        prologue: bool,
+    ) -> BlockId {
         let id = BlockId(self.blocks.len() as u32);
         let start = self.regions[region].cursor;
         self.write_host(region, start, &t.bytes);
@@ -333,7 +366,11 @@ impl Cache {
     pub(crate) fn open_exits(&self, id: BlockId) -> impl Iterator<Item = (u32, u64)> + '_ {
         let b = self.block(id);
         (b.first_point..b.first_point + b.points).filter_map(|p| match self.points[p as usize] {
-            Point::Exit { target, linked: None, .. } => Some((p, target)),
+            Point::Exit {
+                target,
+                linked: None,
+                ..
+            } => Some((p, target)),
             _ => None,
         })
     }
@@ -341,7 +378,13 @@ impl Cache {
     /// Makes the exit jump straight to the block.
     pub(crate) fn link(&mut self, exit: u32, to: BlockId) {
         let entry = self.block(to).entry;
-        let Point::Exit { site, stub, ref mut linked, .. } = self.points[exit as usize] else {
+        let Point::Exit {
+            site,
+            stub,
+            ref mut linked,
+            ..
+        } = self.points[exit as usize]
+        else {
             return;
         };
         *linked = Some(to);
@@ -356,7 +399,13 @@ impl Cache {
     }
 
     fn unlink(&mut self, exit: u32) {
-        let Point::Exit { site, stub, ref mut linked, .. } = self.points[exit as usize] else {
+        let Point::Exit {
+            site,
+            stub,
+            ref mut linked,
+            ..
+        } = self.points[exit as usize]
+        else {
             return;
         };
         *linked = None;
@@ -419,12 +468,20 @@ impl Cache {
             return false;
         }
         let pages: Vec<u64> = if (end - start) >> 12 > self.by_page.len() as u64 {
-            self.by_page.keys().copied().filter(|&p| p >= start >> 12 && p <= (end - 1) >> 12).collect()
+            self.by_page
+                .keys()
+                .copied()
+                .filter(|&p| p >= start >> 12 && p <= (end - 1) >> 12)
+                .collect()
         } else {
-            (start >> 12..=(end - 1) >> 12).filter(|p| self.by_page.contains_key(p)).collect()
+            (start >> 12..=(end - 1) >> 12)
+                .filter(|p| self.by_page.contains_key(p))
+                .collect()
         };
         for page in pages {
-            let Some(list) = self.by_page.get_mut(&page) else { continue };
+            let Some(list) = self.by_page.get_mut(&page) else {
+                continue;
+            };
             let list = std::mem::take(list);
             let mut kept = Vec::new();
             for id in list {
@@ -456,12 +513,16 @@ impl Cache {
         let (first, n) = (b.first_point, b.points);
         for exit in incoming {
             // The exit may belong to a retired block or have been linked elsewhere since.
-            if matches!(self.points[exit as usize], Point::Exit { linked: Some(to), .. } if to == id) {
+            if matches!(self.points[exit as usize], Point::Exit { linked: Some(to), .. } if to == id)
+            {
                 self.unlink(exit);
             }
         }
         for p in first..first + n {
-            if let Point::Exit { linked: Some(to), .. } = self.points[p as usize] {
+            if let Point::Exit {
+                linked: Some(to), ..
+            } = self.points[p as usize]
+            {
                 self.blocks[to.0 as usize].incoming.retain(|&e| e != p);
             }
         }
@@ -500,42 +561,61 @@ impl Cache {
             self.clear_table();
         }
         let zeros = vec![0; 16 << L2_BITS];
-        self.shared.write(self.layout.l2() - self.layout.shared(), &zeros);
+        self.shared
+            .write(self.layout.l2() - self.layout.shared(), &zeros);
     }
 
     /// The guest state that a stop at `host` inside translated code stands for.
     pub(crate) fn state_at(&self, host: u64) -> Option<MapEntry> {
         let region = &self.regions[self.region_of(host)?];
         let find = |map: &[MapEntry], offset: u32| {
-            map.partition_point(|e| e.host <= offset).checked_sub(1).map(|i| map[i])
+            map.partition_point(|e| e.host <= offset)
+                .checked_sub(1)
+                .map(|i| map[i])
         };
         if host < region.base + BOUNDED_SIZE {
             return find(&self.bounded_map, (host - region.base) as u32);
         }
-        let i = region.placed.partition_point(|&(start, _)| start <= host).checked_sub(1)?;
+        let i = region
+            .placed
+            .partition_point(|&(start, _)| start <= host)
+            .checked_sub(1)?;
         let (start, id) = region.placed[i];
         find(&self.block(id).map, (host - start) as u32)
     }
 
     /// `host` is where the translation of a guest instruction begins.
     pub(crate) fn is_edge(&self, host: u64) -> bool {
-        let Some(region) = self.region_of(host).map(|r| &self.regions[r]) else { return false };
-        let begins = |map: &[MapEntry], offset: u64| map.iter().any(|e| u64::from(e.host) == offset);
+        let Some(region) = self.region_of(host).map(|r| &self.regions[r]) else {
+            return false;
+        };
+        let begins =
+            |map: &[MapEntry], offset: u64| map.iter().any(|e| u64::from(e.host) == offset);
         if self.in_bounded(host) {
             return begins(&self.bounded_map, host - region.base);
         }
-        let Some(i) = region.placed.partition_point(|&(start, _)| start <= host).checked_sub(1) else { return false };
+        let Some(i) = region
+            .placed
+            .partition_point(|&(start, _)| start <= host)
+            .checked_sub(1)
+        else {
+            return false;
+        };
         let (start, id) = region.placed[i];
         begins(&self.block(id).map, host - start)
     }
 
     /// `host` belongs to a bounded run.
     pub(crate) fn in_bounded(&self, host: u64) -> bool {
-        self.regions.iter().any(|r| host >= r.base && host < r.base + BOUNDED_SIZE)
+        self.regions
+            .iter()
+            .any(|r| host >= r.base && host < r.base + BOUNDED_SIZE)
     }
 
     /// The pages that have translated code.
     pub(crate) fn has_code(&self, page: u64) -> bool {
-        self.by_page.get(&page).is_some_and(|l| l.iter().any(|&id| !self.block(id).retired))
+        self.by_page
+            .get(&page)
+            .is_some_and(|l| l.iter().any(|&id| !self.block(id).retired))
     }
 }

@@ -52,7 +52,10 @@ pub struct Spacing {
 
 impl Default for Spacing {
     fn default() -> Self {
-        Spacing { time: Duration::from_millis(1000), most: 64 }
+        Spacing {
+            time: Duration::from_millis(1000),
+            most: 64,
+        }
     }
 }
 
@@ -88,12 +91,18 @@ impl Replay {
 
     /// The checkpoints taken by hand, with their steps.
     pub fn checkpoints(&self) -> Vec<(CheckpointId, u64)> {
-        self.checkpoints.iter().map(|(&id, c)| (id, c.step)).collect()
+        self.checkpoints
+            .iter()
+            .map(|(&id, c)| (id, c.step))
+            .collect()
     }
 
     /// Goes back (or forward) to a checkpoint, which stays.
     pub fn restore(&mut self, id: CheckpointId) -> Result<(), Error> {
-        let c = self.checkpoints.remove(&id).ok_or(Error::NoCheckpoint(id.0))?;
+        let c = self
+            .checkpoints
+            .remove(&id)
+            .ok_or(Error::NoCheckpoint(id.0))?;
         let r = self.return_to(&c);
         self.checkpoints.insert(id, c);
         r
@@ -101,7 +110,10 @@ impl Replay {
 
     /// Gives a checkpoint up.
     pub fn forget(&mut self, id: CheckpointId) -> Result<(), Error> {
-        let c = self.checkpoints.remove(&id).ok_or(Error::NoCheckpoint(id.0))?;
+        let c = self
+            .checkpoints
+            .remove(&id)
+            .ok_or(Error::NoCheckpoint(id.0))?;
         c.tracee.kill();
         Ok(())
     }
@@ -132,9 +144,17 @@ impl Replay {
 
     /// Goes to a step, forward or back, by the nearest checkpoint on the way.
     pub fn goto(&mut self, step: u64) -> Result<Halt, Error> {
-        let here = if self.ended.is_some() { u64::MAX } else { self.engine.step()? };
+        let here = if self.ended.is_some() {
+            u64::MAX
+        } else {
+            self.engine.step()?
+        };
         let near = |list: &[Checkpoint]| {
-            list.iter().enumerate().filter(|(_, c)| c.step <= step).max_by_key(|(_, c)| c.step).map(|(i, c)| (i, c.step))
+            list.iter()
+                .enumerate()
+                .filter(|(_, c)| c.step <= step)
+                .max_by_key(|(_, c)| c.step)
+                .map(|(i, c)| (i, c.step))
         };
         let by_hand = self
             .checkpoints

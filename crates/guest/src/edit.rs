@@ -20,7 +20,11 @@ pub enum Edit {
     /// Gives a general register (by hardware number, 0 = rax) another value before the instruction.
     Register { at: Place, register: u8, value: u64 },
     /// Gives memory other contents before the instruction.
-    Memory { at: Place, addr: u64, bytes: Vec<u8> },
+    Memory {
+        at: Place,
+        addr: u64,
+        bytes: Vec<u8>,
+    },
     /// Does not execute the instruction.
     Skip { at: Place },
     /// Lets a conditional branch go the other way, once.
@@ -40,11 +44,13 @@ impl Replay {
         let id = self.last_edit;
         match &edit {
             Edit::Register { at, .. } | Edit::Memory { at, .. } | Edit::Skip { at } => {
-                self.stops.add(&mut self.engine, at.pc, at.nth, Purpose::Edit(id))?;
+                self.stops
+                    .add(&mut self.engine, at.pc, at.nth, Purpose::Edit(id))?;
             }
             Edit::Branch { at } => {
                 self.conditional_at(at.pc)?;
-                self.stops.add(&mut self.engine, at.pc, at.nth, Purpose::Edit(id))?;
+                self.stops
+                    .add(&mut self.engine, at.pc, at.nth, Purpose::Edit(id))?;
             }
             Edit::BranchAlways { pc } => {
                 self.conditional_at(*pc)?;
@@ -64,7 +70,8 @@ impl Replay {
             Some(Edit::BranchAlways { pc }) => self.engine.flip(pc, false),
             Some(_) => {}
         }
-        self.stops.remove(&mut self.engine, |p| p == Purpose::Edit(id.0))
+        self.stops
+            .remove(&mut self.engine, |p| p == Purpose::Edit(id.0))
     }
 
     pub fn edits(&self) -> Vec<(EditId, Edit)> {
@@ -75,7 +82,13 @@ impl Replay {
         let mut bytes = [0; 15];
         let n = self.engine.memory.read(pc, &mut bytes);
         let i = Decoder::with_ip(64, &bytes[..n], pc, DecoderOptions::NONE).decode();
-        if i.is_invalid() { Err(Error::Request(format!("there is no instruction at {pc:#x}"))) } else { Ok(i) }
+        if i.is_invalid() {
+            Err(Error::Request(format!(
+                "there is no instruction at {pc:#x}"
+            )))
+        } else {
+            Ok(i)
+        }
     }
 
     fn conditional_at(&self, pc: u64) -> Result<iced_x86::Instruction, Error> {
@@ -83,17 +96,23 @@ impl Replay {
         if i.is_jcc_short_or_near() {
             Ok(i)
         } else {
-            Err(Error::Request(format!("the instruction at {pc:#x} is not a conditional branch")))
+            Err(Error::Request(format!(
+                "the instruction at {pc:#x} is not a conditional branch"
+            )))
         }
     }
 
     /// Carries out the edit that is due at the present boundary. True if it took the place of the
     /// instruction there.
     pub(crate) fn apply_edit(&mut self, id: u32) -> Result<bool, Error> {
-        let Some(edit) = self.edits.get(&EditId(id)).cloned() else { return Ok(false) };
+        let Some(edit) = self.edits.get(&EditId(id)).cloned() else {
+            return Ok(false);
+        };
         self.edited = true;
         match edit {
-            Edit::Register { register, value, .. } => {
+            Edit::Register {
+                register, value, ..
+            } => {
                 *register_mut(&mut self.engine.regs, register) = value;
                 Ok(false)
             }
@@ -110,7 +129,11 @@ impl Replay {
             Edit::Branch { at } => {
                 let i = self.conditional_at(at.pc)?;
                 let taken = condition_holds(i.condition_code(), self.engine.regs.eflags);
-                self.engine.regs.rip = if taken { i.next_ip() } else { i.near_branch_target() };
+                self.engine.regs.rip = if taken {
+                    i.next_ip()
+                } else {
+                    i.near_branch_target()
+                };
                 self.engine.add_steps(1)?;
                 Ok(true)
             }

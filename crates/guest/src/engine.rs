@@ -17,8 +17,8 @@ use crate::layout::{Layout, REGION_SIZE, slot};
 use crate::maps::{Maps, Protection};
 use crate::memory::Memory;
 use crate::ptrace::{Resume, Tracee, UserRegs, Wait};
-use crate::translate::{Fetch, MAX_INSNS, Point, Request, decode, translate};
 use crate::signals::{Disposition, Dispositions};
+use crate::translate::{Fetch, MAX_INSNS, Point, Request, decode, translate};
 use crate::{Error, Stats};
 
 /// Steps between two looks at the guest when nobody asked for fewer. Any number will do whose
@@ -41,14 +41,19 @@ pub(crate) enum Stop {
     /// The instruction at rip is to be carried out.
     Special,
     /// The instruction at rip raised this signal and has not been executed.
-    Fault { signal: i32, info: [u8; 128] },
+    Fault {
+        signal: i32,
+        info: [u8; 128],
+    },
     /// There is no code to execute at rip.
     NoCode,
     /// A stop armed at rip has counted down; the instruction has not been executed.
     Armed,
     /// A debug register fired: the instruction that began at this step touched what it watches.
     /// The guest is beyond it; its state here is of no use.
-    Watched { step: u64 },
+    Watched {
+        step: u64,
+    },
     Ended(Wait),
 }
 
@@ -167,7 +172,10 @@ impl Engine {
             cache: Cache::new(layout)?,
             maps: Maps::default(),
             maps_stale: true,
-            code: CodeBytes { pages: FxHashMap::default(), window: Vec::new() },
+            code: CodeBytes {
+                pages: FxHashMap::default(),
+                window: Vec::new(),
+            },
             protected: FxHashMap::default(),
             regs,
             pending: VecDeque::new(),
@@ -228,17 +236,23 @@ impl Engine {
     // ---- the thread's page -------------------------------------------------------------------
 
     pub(crate) fn slot(&self, offset: u32) -> Result<u64, Error> {
-        self.memory.read_u64(self.page + u64::from(offset)).map_err(|_| Error::Lost)
+        self.memory
+            .read_u64(self.page + u64::from(offset))
+            .map_err(|_| Error::Lost)
     }
 
     pub(crate) fn set_slot(&mut self, offset: u32, value: u64) -> Result<(), Error> {
-        self.memory.write_u64(self.page + u64::from(offset), value).map_err(|_| Error::Lost)
+        self.memory
+            .write_u64(self.page + u64::from(offset), value)
+            .map_err(|_| Error::Lost)
     }
 
     /// Instructions executed since the guest began.
     pub(crate) fn step(&self) -> Result<u64, Error> {
         let mut b = [0; 16];
-        self.memory.read_exact(self.page + u64::from(slot::COUNT), &mut b).map_err(|_| Error::Lost)?;
+        self.memory
+            .read_exact(self.page + u64::from(slot::COUNT), &mut b)
+            .map_err(|_| Error::Lost)?;
         let (count, base) = b.split_at(8);
         let word = |b: &[u8]| u64::from_le_bytes(b.try_into().expect("eight bytes"));
         Ok(word(count).wrapping_add(word(base)))
@@ -249,7 +263,9 @@ impl Engine {
         let mut b = [0; 16];
         b[..8].copy_from_slice(&budget.wrapping_neg().to_le_bytes());
         b[8..].copy_from_slice(&step.wrapping_add(budget).to_le_bytes());
-        self.memory.write(self.page + u64::from(slot::COUNT), &b).map_err(|_| Error::Lost)
+        self.memory
+            .write(self.page + u64::from(slot::COUNT), &b)
+            .map_err(|_| Error::Lost)
     }
 
     pub(crate) fn reset_step(&mut self, step: u64) -> Result<(), Error> {
@@ -283,8 +299,11 @@ impl Engine {
         if self.cache.retire(start, end) {
             self.epoch += 1;
         }
-        self.code.pages.retain(|&p, _| p < start >> 12 || p > (end.max(1) - 1) >> 12);
-        self.protected.retain(|&p, _| p < start >> 12 || p > (end.max(1) - 1) >> 12);
+        self.code
+            .pages
+            .retain(|&p, _| p < start >> 12 || p > (end.max(1) - 1) >> 12);
+        self.protected
+            .retain(|&p, _| p < start >> 12 || p > (end.max(1) - 1) >> 12);
     }
 
     pub(crate) fn changed_everything(&mut self) {
@@ -337,8 +356,17 @@ impl Engine {
     }
 
     pub(crate) fn protect(&mut self, page: u64, protection: Protection) -> Result<(), Error> {
-        let r = self.inject(libc::SYS_mprotect, [page << 12, 4096, protection.bits(), 0, 0, 0])?;
-        if r < 0 { Err(Error::Internal(format!("mprotect of page {page:#x} failed: {r}"))) } else { Ok(()) }
+        let r = self.inject(
+            libc::SYS_mprotect,
+            [page << 12, 4096, protection.bits(), 0, 0, 0],
+        )?;
+        if r < 0 {
+            Err(Error::Internal(format!(
+                "mprotect of page {page:#x} failed: {r}"
+            )))
+        } else {
+            Ok(())
+        }
     }
 
     /// Gives every page that was write-protected back its guest protection.
@@ -364,7 +392,9 @@ impl Engine {
 
     /// Makes `page` writable again because the guest (or the kernel in its name) writes to it.
     pub(crate) fn release_page(&mut self, page: u64) -> Result<bool, Error> {
-        let Some(p) = self.protected.remove(&page) else { return Ok(false) };
+        let Some(p) = self.protected.remove(&page) else {
+            return Ok(false);
+        };
         self.protect(page, p)?;
         self.cache.retire(page << 12, (page + 1) << 12);
         self.epoch += 1;
@@ -387,9 +417,21 @@ impl Engine {
         let scratch = self.page + u64::from(slot::SCRATCH);
         self.memory.write(scratch, path.as_bytes())?;
         let at_fdcwd = libc::AT_FDCWD as u64;
-        let fd = self.inject(libc::SYS_openat, [at_fdcwd, scratch, (libc::O_RDWR | libc::O_CLOEXEC) as u64, 0, 0, 0])?;
+        let fd = self.inject(
+            libc::SYS_openat,
+            [
+                at_fdcwd,
+                scratch,
+                (libc::O_RDWR | libc::O_CLOEXEC) as u64,
+                0,
+                0,
+                0,
+            ],
+        )?;
         if fd < 0 {
-            return Err(Error::Internal(format!("the guest cannot open the code cache: {fd}")));
+            return Err(Error::Internal(format!(
+                "the guest cannot open the code cache: {fd}"
+            )));
         }
         Ok(fd as u64)
     }
@@ -397,10 +439,22 @@ impl Engine {
     fn map_region(&mut self, base: u64, index: usize, fd: u64) -> Result<(), Error> {
         let flags = (libc::MAP_SHARED | libc::MAP_FIXED_NOREPLACE) as u64;
         let prot = (libc::PROT_READ | libc::PROT_EXEC) as u64;
-        let r = self.inject(libc::SYS_mmap, [base, REGION_SIZE, prot, flags, fd, Cache::region_offset(index)])?;
+        let r = self.inject(
+            libc::SYS_mmap,
+            [
+                base,
+                REGION_SIZE,
+                prot,
+                flags,
+                fd,
+                Cache::region_offset(index),
+            ],
+        )?;
         self.maps_stale = true;
         if r as u64 != base {
-            return Err(Error::Internal(format!("no place for a code region at {base:#x}: {r}")));
+            return Err(Error::Internal(format!(
+                "no place for a code region at {base:#x}: {r}"
+            )));
         }
         Ok(())
     }
@@ -410,7 +464,11 @@ impl Engine {
         let layout = self.cache.layout;
         let hit = |a: u64, b: u64| start < b && end > a;
         hit(layout.base, layout.first_region())
-            || self.cache.regions.iter().any(|r| hit(r.base, r.base + REGION_SIZE))
+            || self
+                .cache
+                .regions
+                .iter()
+                .any(|r| hit(r.base, r.base + REGION_SIZE))
     }
 
     // ---- translation -------------------------------------------------------------------------
@@ -427,7 +485,12 @@ impl Engine {
             }
         }
         // No room near: rip-relative operands go through a register instead.
-        if let Some(r) = self.cache.regions.iter().position(|r| self.cache.region_near(r.base) .is_some()) {
+        if let Some(r) = self
+            .cache
+            .regions
+            .iter()
+            .position(|r| self.cache.region_near(r.base).is_some())
+        {
             return Ok(r);
         }
         self.cache.clear();
@@ -446,7 +509,11 @@ impl Engine {
         self.refresh_maps()?;
         let mut block = {
             let armed = &self.armed;
-            let mut fetcher = Fetcher { code: &mut self.code, maps: &self.maps, memory: &self.memory };
+            let mut fetcher = Fetcher {
+                code: &mut self.code,
+                maps: &self.maps,
+                memory: &self.memory,
+            };
             decode(pc, MAX_INSNS, &mut fetcher, &|at| armed.contains_key(&at))
         };
         if block.insns.is_empty() && block.special.is_none() {
@@ -467,7 +534,10 @@ impl Engine {
         let t = translate(&block, request);
         let sites: Vec<u64> = block.return_sites().collect();
         let id = self.cache.place(region, pc, block.ranges, t, prologue);
-        ahead.extend(self.cache.open_exits(id).map(|(exit, target)| Ahead { target, exit: Some(exit) }));
+        ahead.extend(self.cache.open_exits(id).map(|(exit, target)| Ahead {
+            target,
+            exit: Some(exit),
+        }));
         ahead.extend(sites.into_iter().map(|target| Ahead { target, exit: None }));
         Ok(Some(id))
     }
@@ -476,16 +546,23 @@ impl Engine {
     fn guard_pages(&mut self, ranges: &[(u64, u64)]) -> Result<(), Error> {
         for &(a, b) in ranges {
             for page in a >> 12..=(b - 1) >> 12 {
-                let Some(m) = self.maps.find(page << 12) else { continue };
+                let Some(m) = self.maps.find(page << 12) else {
+                    continue;
+                };
                 if m.protection.write && !self.protected.contains_key(&page) {
                     let p = m.protection;
                     self.protect(page, Protection { write: false, ..p })?;
                     self.protected.insert(page, p);
                     // Its bytes may have changed since they were read.
                     let mut bytes = [0; 4096];
-                    self.memory.read_exact(page << 12, &mut bytes).map_err(|_| Error::Lost)?;
+                    self.memory
+                        .read_exact(page << 12, &mut bytes)
+                        .map_err(|_| Error::Lost)?;
                     if self.code.pages.get(&page).is_some_and(|old| **old != bytes) {
-                        return Err(Error::Internal(format!("code at {:#x} changed while it was read", page << 12)));
+                        return Err(Error::Internal(format!(
+                            "code at {:#x} changed while it was read",
+                            page << 12
+                        )));
                     }
                 }
             }
@@ -499,7 +576,9 @@ impl Engine {
             return Ok(Some(id));
         }
         let mut queue = VecDeque::new();
-        let Some(_) = self.translate_block(pc, prologue, &mut queue)? else { return Ok(None) };
+        let Some(_) = self.translate_block(pc, prologue, &mut queue)? else {
+            return Ok(None);
+        };
         let generation = self.cache.generation;
         let mut left = AHEAD;
         while let Some(Ahead { target, exit }) = queue.pop_front() {
@@ -508,7 +587,9 @@ impl Engine {
                 None if left == 0 => continue,
                 None => {
                     left -= 1;
-                    let Some(id) = self.translate_block(target, exit.is_none(), &mut queue)? else { continue };
+                    let Some(id) = self.translate_block(target, exit.is_none(), &mut queue)? else {
+                        continue;
+                    };
                     id
                 }
             };
@@ -547,7 +628,9 @@ impl Engine {
         loop {
             self.enter(host)?;
             let wait = self.wait_in_cache()?;
-            let Wait::Signal(signal) = wait else { return Ok(Stop::Ended(wait)) };
+            let Wait::Signal(signal) = wait else {
+                return Ok(Stop::Ended(wait));
+            };
             let at = self.regs.rip.wrapping_sub(1);
             if signal == libc::SIGTRAP
                 && let Some(region) = self.cache.region_of(at)
@@ -591,7 +674,12 @@ impl Engine {
                             host = self.cache.block(to).entry;
                             continue;
                         }
-                        Point::Budget { pc, uncounted, rcx_saved, .. } => {
+                        Point::Budget {
+                            pc,
+                            uncounted,
+                            rcx_saved,
+                            ..
+                        } => {
                             return self.out_of_budget(pc, uncounted, rcx_saved, goal);
                         }
                         Point::Special { pc, uncounted } => {
@@ -603,7 +691,9 @@ impl Engine {
                             self.regs.rip = pc;
                             return Ok(Stop::Armed);
                         }
-                        Point::Branch { .. } | Point::Bound { .. } | Point::BoundIndirect { .. } => {
+                        Point::Branch { .. }
+                        | Point::Bound { .. }
+                        | Point::BoundIndirect { .. } => {
                             return Err(Error::Internal(format!("stopped at {point:?}")));
                         }
                     }
@@ -643,7 +733,13 @@ impl Engine {
         self.reset_step(step - 1)
     }
 
-    fn out_of_budget(&mut self, pc: u64, uncounted: i32, rcx_saved: bool, goal: Option<u64>) -> Result<Stop, Error> {
+    fn out_of_budget(
+        &mut self,
+        pc: u64,
+        uncounted: i32,
+        rcx_saved: bool,
+        goal: Option<u64>,
+    ) -> Result<Stop, Error> {
         self.regs.rip = pc;
         let step = self.step()?.wrapping_add_signed(i64::from(uncounted));
         self.reset_step(step)?;
@@ -698,7 +794,12 @@ impl Engine {
             .iter()
             .filter(|(pc, n)| self.armed.get(pc) != Some(n))
             .map(|(&pc, _)| pc)
-            .chain(self.armed.keys().copied().filter(|pc| !old.contains_key(pc)))
+            .chain(
+                self.armed
+                    .keys()
+                    .copied()
+                    .filter(|pc| !old.contains_key(pc)),
+            )
             .collect();
         for pc in changed {
             self.cache.retire(pc, pc + 1);
@@ -717,7 +818,9 @@ impl Engine {
 
     /// Counts the armed stop at the present boundary down; true if it is due.
     fn count_armed(&mut self) -> Result<bool, Error> {
-        let Some(&n) = self.armed.get(&self.regs.rip) else { return Ok(false) };
+        let Some(&n) = self.armed.get(&self.regs.rip) else {
+            return Ok(false);
+        };
         let left = self.slot(slot::STOPS + n * 8)?.wrapping_sub(1);
         self.set_slot(slot::STOPS + n * 8, left)?;
         Ok(left == 0)
@@ -737,13 +840,20 @@ impl Engine {
         let pc = self.regs.rip;
         let limit = (limit as usize).clamp(1, MAX_INSNS);
         let mut block = {
-            let mut fetcher = Fetcher { code: &mut self.code, maps: &self.maps, memory: &self.memory };
+            let mut fetcher = Fetcher {
+                code: &mut self.code,
+                maps: &self.maps,
+                memory: &self.memory,
+            };
             let armed = &self.armed;
             decode(pc, limit, &mut fetcher, &|at| armed.contains_key(&at))
         };
         block.flip(&self.flipped);
         // A system call is the caller's, as is what the tracer must carry out.
-        if matches!(block.insns.last().map(|i| i.flow), Some(crate::translate::Flow::Syscall)) {
+        if matches!(
+            block.insns.last().map(|i| i.flow),
+            Some(crate::translate::Flow::Syscall)
+        ) {
             let last = block.insns.pop().expect("just seen");
             if block.insns.is_empty() {
                 let next = last.pc + u64::from(last.len);
@@ -757,7 +867,11 @@ impl Engine {
             block.end = last.pc;
         }
         if block.insns.is_empty() {
-            return Ok(if block.special.is_some() { Stop::Special } else { Stop::NoCode });
+            return Ok(if block.special.is_some() {
+                Stop::Special
+            } else {
+                Stop::NoCode
+            });
         }
         let region = self.region_for(pc)?;
         let request = Request {
@@ -775,7 +889,9 @@ impl Engine {
         self.enter(host)?;
         loop {
             let wait = self.wait_in_cache()?;
-            let Wait::Signal(signal) = wait else { return Ok(Stop::Ended(wait)) };
+            let Wait::Signal(signal) = wait else {
+                return Ok(Stop::Ended(wait));
+            };
             let at = self.regs.rip.wrapping_sub(1);
             if signal == libc::SIGTRAP
                 && let Some((_, point)) = self.cache.point_at(at)
@@ -794,7 +910,9 @@ impl Engine {
                         self.add_steps(u64::from(executed))?;
                         return Ok(Stop::Boundary);
                     }
-                    ref other => return Err(Error::Internal(format!("bounded run stopped at {other:?}"))),
+                    ref other => {
+                        return Err(Error::Internal(format!("bounded run stopped at {other:?}")));
+                    }
                 }
             }
             match self.signal_in_cache(signal)? {
@@ -806,7 +924,9 @@ impl Engine {
 
     fn restore_pair(&mut self) -> Result<(), Error> {
         let mut b = [0; 16];
-        self.memory.read_exact(self.page + u64::from(slot::RCX), &mut b).map_err(|_| Error::Lost)?;
+        self.memory
+            .read_exact(self.page + u64::from(slot::RCX), &mut b)
+            .map_err(|_| Error::Lost)?;
         self.regs.rcx = u64::from_le_bytes(b[..8].try_into().expect("eight bytes"));
         self.regs.rdx = u64::from_le_bytes(b[8..].try_into().expect("eight bytes"));
         Ok(())
@@ -851,7 +971,11 @@ impl Engine {
                 }
                 Wait::Event(_) | Wait::Group(_) => {
                     // Job control: stay stopped until continued.
-                    let how = if matches!(wait, Wait::Group(_)) { Resume::Listen } else { Resume::Run };
+                    let how = if matches!(wait, Wait::Group(_)) {
+                        Resume::Listen
+                    } else {
+                        Resume::Run
+                    };
                     self.tracee.resume(how)?;
                     continue;
                 }
@@ -862,7 +986,9 @@ impl Engine {
     }
 
     fn is_stop(&self, host: u64) -> bool {
-        let Some(r) = self.cache.region_of(host) else { return false };
+        let Some(r) = self.cache.region_of(host) else {
+            return false;
+        };
         let l = self.cache.regions[r].labels;
         host == l.miss_stop
             || host == l.syscall_stop
@@ -872,7 +998,11 @@ impl Engine {
 
     /// The process was in a system call run on the spot, and it was cut short.
     fn interrupted_call(&self) -> bool {
-        let in_call = self.cache.regions.iter().any(|r| self.regs.rip == r.labels.syscall_insn + 2);
+        let in_call = self
+            .cache
+            .regions
+            .iter()
+            .any(|r| self.regs.rip == r.labels.syscall_insn + 2);
         in_call && (-516..=-512).contains(&(self.regs.rax as i64))
     }
 
@@ -933,9 +1063,15 @@ impl Engine {
         let info = self.tracee.siginfo()?;
         // A debug register reports after the fact: the instruction before did it.
         let watched = signal == libc::SIGTRAP;
-        let host = if watched { self.regs.rip - 1 } else { self.regs.rip };
+        let host = if watched {
+            self.regs.rip - 1
+        } else {
+            self.regs.rip
+        };
         let Some(entry) = self.cache.state_at(host) else {
-            return Err(Error::Internal(format!("signal {signal} at {host:#x}, outside of translated code")));
+            return Err(Error::Internal(format!(
+                "signal {signal} at {host:#x}, outside of translated code"
+            )));
         };
         let bounded = self.cache.in_bounded(host);
         self.regs.rip = entry.pc;
@@ -971,7 +1107,10 @@ impl Engine {
 fn is_fault(signal: i32, info: &[u8; 128]) -> bool {
     let code = i32::from_le_bytes(info[8..12].try_into().expect("four bytes"));
     code > 0
-        && matches!(signal, libc::SIGSEGV | libc::SIGBUS | libc::SIGILL | libc::SIGFPE | libc::SIGTRAP)
+        && matches!(
+            signal,
+            libc::SIGSEGV | libc::SIGBUS | libc::SIGILL | libc::SIGFPE | libc::SIGTRAP
+        )
 }
 
 /// A general register by its hardware number.

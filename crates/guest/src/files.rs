@@ -26,7 +26,11 @@ impl Files {
     /// The files of the recording in `recording`; the store is beside it.
     pub(crate) fn of(recording: &Path) -> Self {
         let store = recording.parent().unwrap_or(Path::new(".")).join(".files");
-        Files { dir: recording.join("files"), store, known: FxHashMap::default() }
+        Files {
+            dir: recording.join("files"),
+            store,
+            known: FxHashMap::default(),
+        }
     }
 
     pub(crate) fn path(&self, file: &FileRef) -> PathBuf {
@@ -42,7 +46,9 @@ impl Files {
                 break;
             }
         }
-        let Some(source) = opened else { return Err(Error::Unreadable(name.to_owned())) };
+        let Some(source) = opened else {
+            return Err(Error::Unreadable(name.to_owned()));
+        };
         let m = source.metadata().map_err(Error::Disk)?;
         let stored = format!(
             "{:x}-{:x}-{:x}-{:x}.{:x}-{:x}.{:x}",
@@ -54,7 +60,10 @@ impl Files {
             m.ctime(),
             m.ctime_nsec()
         );
-        let file = FileRef { name: name.as_os_str().as_bytes().to_vec(), stored: stored.clone() };
+        let file = FileRef {
+            name: name.as_os_str().as_bytes().to_vec(),
+            stored: stored.clone(),
+        };
         if self.known.contains_key(&stored) {
             return Ok(file);
         }
@@ -65,7 +74,8 @@ impl Files {
             let there = self.store.join(&stored);
             if !there.exists() {
                 let temporary = self.store.join(format!("{stored}.{}", std::process::id()));
-                let copied = File::create(&temporary).and_then(|mut to| std::io::copy(&mut &source, &mut to));
+                let copied = File::create(&temporary)
+                    .and_then(|mut to| std::io::copy(&mut &source, &mut to));
                 if let Err(e) = copied {
                     let _ = fs::remove_file(&temporary);
                     return Err(Error::Disk(e));

@@ -28,18 +28,35 @@ extern "C" fn note(signal: libc::c_int) {
 /// Installs the tracer's handlers; returns what the guest should have instead.
 pub(crate) fn install() -> Vec<(i32, libc::sighandler_t)> {
     let mut old = Vec::new();
-    for signal in [libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGHUP, libc::SIGTSTP] {
+    for signal in [
+        libc::SIGINT,
+        libc::SIGQUIT,
+        libc::SIGTERM,
+        libc::SIGHUP,
+        libc::SIGTSTP,
+    ] {
         // SAFETY: `note` only uses atomics and kill(2); the structures are live.
         unsafe {
             let mut before: libc::sigaction = std::mem::zeroed();
             libc::sigaction(signal, std::ptr::null(), &raw mut before);
             let was = before.sa_sigaction;
-            old.push((signal, if was == libc::SIG_IGN { libc::SIG_IGN } else { libc::SIG_DFL }));
+            old.push((
+                signal,
+                if was == libc::SIG_IGN {
+                    libc::SIG_IGN
+                } else {
+                    libc::SIG_DFL
+                },
+            ));
             if was == libc::SIG_IGN {
                 continue;
             }
             let mut act: libc::sigaction = std::mem::zeroed();
-            act.sa_sigaction = if signal == libc::SIGTSTP { libc::SIG_IGN } else { note as *const () as usize };
+            act.sa_sigaction = if signal == libc::SIGTSTP {
+                libc::SIG_IGN
+            } else {
+                note as *const () as usize
+            };
             libc::sigaction(signal, &raw const act, std::ptr::null_mut());
         }
     }

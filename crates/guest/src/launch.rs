@@ -22,12 +22,20 @@ pub struct Launch {
 
 impl Launch {
     /// The program with the present environment; a name without a slash is sought in `PATH`.
-    pub fn new(program: impl Into<PathBuf>, args: impl IntoIterator<Item = OsString>) -> Result<Self, Error> {
+    pub fn new(
+        program: impl Into<PathBuf>,
+        args: impl IntoIterator<Item = OsString>,
+    ) -> Result<Self, Error> {
         let name: PathBuf = program.into();
         let mut argv = vec![name.clone().into_os_string()];
         argv.extend(args);
         let program = search(&name)?;
-        Ok(Launch { program, args: argv, env: std::env::vars_os().collect(), cwd: None })
+        Ok(Launch {
+            program,
+            args: argv,
+            env: std::env::vars_os().collect(),
+            cwd: None,
+        })
     }
 }
 
@@ -39,7 +47,9 @@ fn search(name: &Path) -> Result<PathBuf, Error> {
     let mut denied = false;
     for dir in std::env::split_paths(&path) {
         let candidate = dir.join(name);
-        let Ok(c) = CString::new(candidate.as_os_str().as_bytes()) else { continue };
+        let Ok(c) = CString::new(candidate.as_os_str().as_bytes()) else {
+            continue;
+        };
         if candidate.is_file() {
             // SAFETY: `c` is a live C string.
             if unsafe { libc::access(c.as_ptr(), libc::X_OK) } == 0 {
@@ -48,12 +58,17 @@ fn search(name: &Path) -> Result<PathBuf, Error> {
             denied = true;
         }
     }
-    let kind = if denied { io::ErrorKind::PermissionDenied } else { io::ErrorKind::NotFound };
+    let kind = if denied {
+        io::ErrorKind::PermissionDenied
+    } else {
+        io::ErrorKind::NotFound
+    };
     Err(Error::Exec(name.to_owned(), io::Error::from(kind)))
 }
 
 fn c_string(s: &std::ffi::OsStr) -> Result<CString, Error> {
-    CString::new(s.as_bytes()).map_err(|_| Error::Exec(PathBuf::from(s), io::ErrorKind::InvalidInput.into()))
+    CString::new(s.as_bytes())
+        .map_err(|_| Error::Exec(PathBuf::from(s), io::ErrorKind::InvalidInput.into()))
 }
 
 fn pipe() -> Result<(OwnedFd, OwnedFd), Error> {
@@ -71,9 +86,16 @@ fn pipe() -> Result<(OwnedFd, OwnedFd), Error> {
 ///
 /// Address randomisation is off, so that a run is cut the same way each time, and signals that the
 /// tracer ignores for its own purposes have their old dispositions in the guest (`restore`).
-pub(crate) fn start(launch: &Launch, restore: &[(i32, libc::sighandler_t)]) -> Result<Tracee, Error> {
+pub(crate) fn start(
+    launch: &Launch,
+    restore: &[(i32, libc::sighandler_t)],
+) -> Result<Tracee, Error> {
     let program = c_string(launch.program.as_os_str())?;
-    let args = launch.args.iter().map(|a| c_string(a)).collect::<Result<Vec<_>, _>>()?;
+    let args = launch
+        .args
+        .iter()
+        .map(|a| c_string(a))
+        .collect::<Result<Vec<_>, _>>()?;
     let env = launch
         .env
         .iter()
@@ -84,9 +106,16 @@ pub(crate) fn start(launch: &Launch, restore: &[(i32, libc::sighandler_t)]) -> R
             c_string(&s)
         })
         .collect::<Result<Vec<_>, _>>()?;
-    let cwd = launch.cwd.as_ref().map(|d| c_string(d.as_os_str())).transpose()?;
+    let cwd = launch
+        .cwd
+        .as_ref()
+        .map(|d| c_string(d.as_os_str()))
+        .transpose()?;
     let pointers = |list: &[CString]| -> Vec<*const libc::c_char> {
-        list.iter().map(|s| s.as_ptr()).chain([std::ptr::null()]).collect()
+        list.iter()
+            .map(|s| s.as_ptr())
+            .chain([std::ptr::null()])
+            .collect()
     };
     let (argv, envp) = (pointers(&args), pointers(&env));
     let (go_read, go_write) = pipe()?;
@@ -104,7 +133,10 @@ pub(crate) fn start(launch: &Launch, restore: &[(i32, libc::sighandler_t)]) -> R
             libc::close(go_write.as_raw_fd());
             let mut byte = 0u8;
             libc::read(go_read.as_raw_fd(), (&raw mut byte).cast(), 1);
-            libc::personality(libc::ADDR_NO_RANDOMIZE as libc::c_ulong | libc::personality(0xffff_ffff) as libc::c_ulong);
+            libc::personality(
+                libc::ADDR_NO_RANDOMIZE as libc::c_ulong
+                    | libc::personality(0xffff_ffff) as libc::c_ulong,
+            );
             for &(sig, handler) in restore {
                 libc::signal(sig, handler);
             }

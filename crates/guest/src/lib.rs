@@ -15,6 +15,8 @@ mod process;
 mod ptrace;
 mod record;
 mod recording;
+mod replay;
+mod report;
 mod routines;
 mod signals;
 mod special;
@@ -22,8 +24,6 @@ mod start;
 mod stops;
 mod translate;
 mod watch;
-mod replay;
-mod report;
 
 pub use checkpoint::{CheckpointId, Spacing};
 pub use edit::{Edit, EditId, Place};
@@ -32,5 +32,7 @@ pub use maps::{Mapping, Protection};
 pub use ptrace::UserRegs;
 pub use record::{Recorded, Recorder};
 pub use recording::{FileRef, VERSION};
-pub use replay::{Halt, Limits, OutputKind, Replay, Sink, StopAt, Syscalls, Until, Watch, pass_through};
+pub use replay::{
+    Halt, Limits, OutputKind, Replay, Sink, StopAt, Syscalls, Until, Watch, pass_through,
+};
 pub use report::{Crash, End, Error, Stats};

@@ -18,7 +18,11 @@ impl Protection {
     }
 
     pub(crate) fn from_bits(bits: u64) -> Self {
-        Protection { read: bits & 1 != 0, write: bits & 2 != 0, execute: bits & 4 != 0 }
+        Protection {
+            read: bits & 1 != 0,
+            write: bits & 2 != 0,
+            execute: bits & 4 != 0,
+        }
     }
 }
 
@@ -53,7 +57,9 @@ pub(crate) struct Maps {
 impl Maps {
     pub(crate) fn of(pid: i32) -> Result<Self, Error> {
         let text = std::fs::read(format!("/proc/{pid}/maps")).map_err(|_| Error::Lost)?;
-        Ok(Maps { list: text.split(|&b| b == b'\n').filter_map(parse).collect() })
+        Ok(Maps {
+            list: text.split(|&b| b == b'\n').filter_map(parse).collect(),
+        })
     }
 
     pub(crate) fn find(&self, addr: u64) -> Option<&Mapping> {
@@ -107,7 +113,11 @@ fn parse(line: &[u8]) -> Option<Mapping> {
     Some(Mapping {
         start: u64::from_str_radix(start, 16).ok()?,
         end: u64::from_str_radix(end, 16).ok()?,
-        protection: Protection { read: perms[0] == b'r', write: perms[1] == b'w', execute: perms[2] == b'x' },
+        protection: Protection {
+            read: perms[0] == b'r',
+            write: perms[1] == b'w',
+            execute: perms[2] == b'x',
+        },
         shared: perms[3] == b's',
         offset: u64::from_str_radix(offset, 16).ok()?,
         name: PathBuf::from(<std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(name)),

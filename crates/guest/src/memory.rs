@@ -42,7 +42,11 @@ impl Memory {
     }
 
     pub(crate) fn read_exact(&self, addr: u64, buf: &mut [u8]) -> Result<(), Error> {
-        if self.read(addr, buf) == buf.len() { Ok(()) } else { Err(Error::Unmapped(addr)) }
+        if self.read(addr, buf) == buf.len() {
+            Ok(())
+        } else {
+            Err(Error::Unmapped(addr))
+        }
     }
 
     pub(crate) fn read_vec(&self, addr: u64, len: usize) -> Result<Vec<u8>, Error> {
@@ -67,11 +71,15 @@ impl Memory {
             return Ok(());
         }
         if self.file.is_none() {
-            let f = File::options().read(true).write(true).open(format!("/proc/{}/mem", self.pid));
+            let f = File::options()
+                .read(true)
+                .write(true)
+                .open(format!("/proc/{}/mem", self.pid));
             self.file = Some(f.map_err(|_| Error::Lost)?);
         }
         let file = self.file.as_ref().expect("just opened");
-        file.write_all_at(&bytes[n..], addr + n as u64).map_err(|_| Error::Unmapped(addr + n as u64))
+        file.write_all_at(&bytes[n..], addr + n as u64)
+            .map_err(|_| Error::Unmapped(addr + n as u64))
     }
 
     pub(crate) fn write_u64(&mut self, addr: u64, value: u64) -> Result<(), Error> {
@@ -79,8 +87,14 @@ impl Memory {
     }
 
     fn transfer(&self, addr: u64, local: *mut u8, len: usize, write: bool) -> usize {
-        let here = libc::iovec { iov_base: local.cast(), iov_len: len };
-        let there = libc::iovec { iov_base: addr as *mut libc::c_void, iov_len: len };
+        let here = libc::iovec {
+            iov_base: local.cast(),
+            iov_len: len,
+        };
+        let there = libc::iovec {
+            iov_base: addr as *mut libc::c_void,
+            iov_len: len,
+        };
         // SAFETY: `local` is valid for `len` bytes (a slice of the caller's; only read from when
         // writing to the guest). The remote range is checked by the kernel.
         let r = unsafe {

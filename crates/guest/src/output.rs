@@ -17,7 +17,12 @@ pub(crate) struct Outputs {
 
 impl Outputs {
     pub(crate) fn new() -> Self {
-        Outputs { fds: HashMap::from([(1, (OutputKind::Stdout, false)), (2, (OutputKind::Stderr, false))]) }
+        Outputs {
+            fds: HashMap::from([
+                (1, (OutputKind::Stdout, false)),
+                (2, (OutputKind::Stderr, false)),
+            ]),
+        }
     }
 
     /// A new image keeps only what is not closed on exec.
@@ -26,7 +31,12 @@ impl Outputs {
     }
 
     /// Follows `call`; returns what it put out, if it did.
-    pub(crate) fn written(&mut self, call: &Call, ret: i64, memory: &dyn Memory) -> Option<(OutputKind, Vec<u8>)> {
+    pub(crate) fn written(
+        &mut self,
+        call: &Call,
+        ret: i64,
+        memory: &dyn Memory,
+    ) -> Option<(OutputKind, Vec<u8>)> {
         if ret < 0 {
             return None;
         }
@@ -79,13 +89,21 @@ impl Outputs {
                 _ => {}
             },
             libc::SYS_open | libc::SYS_openat | libc::SYS_creat => {
-                let path = if call.nr as i64 == libc::SYS_openat { b } else { a };
+                let path = if call.nr as i64 == libc::SYS_openat {
+                    b
+                } else {
+                    a
+                };
                 let mut name = [0; 32];
                 let n = memory.read(path, &mut name);
                 let end = name[..n].iter().position(|&c| c == 0).unwrap_or(n);
                 let kind = match &name[..end] {
-                    b"/dev/stdout" | b"/proc/self/fd/1" | b"/dev/fd/1" => self.fds.get(&1).map(|e| e.0),
-                    b"/dev/stderr" | b"/proc/self/fd/2" | b"/dev/fd/2" => self.fds.get(&2).map(|e| e.0),
+                    b"/dev/stdout" | b"/proc/self/fd/1" | b"/dev/fd/1" => {
+                        self.fds.get(&1).map(|e| e.0)
+                    }
+                    b"/dev/stderr" | b"/proc/self/fd/2" | b"/dev/fd/2" => {
+                        self.fds.get(&2).map(|e| e.0)
+                    }
                     b"/dev/tty" => Some(OutputKind::Stdout),
                     _ => None,
                 };

@@ -26,7 +26,10 @@ impl Engine {
     /// The system call at the present stop.
     pub(crate) fn call(&self) -> Call {
         let r = &self.regs;
-        Call { nr: r.rax, args: [r.rdi, r.rsi, r.rdx, r.r10, r.r8, r.r9] }
+        Call {
+            nr: r.rax,
+            args: [r.rdi, r.rsi, r.rdx, r.r10, r.r8, r.r9],
+        }
     }
 
     /// The call has returned: the guest goes on behind it.
@@ -37,7 +40,8 @@ impl Engine {
 
     /// What the kernel does on the way to a handler with a call that was cut short.
     pub(crate) fn finish_interrupted(&mut self, call: &Call, code: i64, restart: bool) {
-        let again = code == crate::record::ERESTARTNOINTR || (code == crate::record::ERESTARTSYS && restart);
+        let again = code == crate::record::ERESTARTNOINTR
+            || (code == crate::record::ERESTARTSYS && restart);
         if again {
             self.regs.rax = call.nr;
             self.regs.rip = self.regs.rcx.wrapping_sub(2);
@@ -74,7 +78,8 @@ impl Engine {
                         self.can_deliver = true;
                         return Ok(Outcome::Returned(after.rax as i64));
                     }
-                    let cut_short = after.rip == gadget + 2 && (-516..=-512).contains(&(after.rax as i64));
+                    let cut_short =
+                        after.rip == gadget + 2 && (-516..=-512).contains(&(after.rax as i64));
                     match self.dispositions.of(signal) {
                         // The kernel itself restarts a call that nobody hears of.
                         Disposition::Ignore => {
@@ -158,7 +163,11 @@ impl Engine {
 
     /// A fork-like call: the child is set free to run the guest's code natively. Returns the
     /// result for the parent, or how the guest ended meanwhile.
-    pub(crate) fn fork_call(&mut self, call: &Call, affinity: &[u8]) -> Result<(i64, Option<Wait>), Error> {
+    pub(crate) fn fork_call(
+        &mut self,
+        call: &Call,
+        affinity: &[u8],
+    ) -> Result<(i64, Option<Wait>), Error> {
         let gadget = self.start_call(call)?;
         loop {
             match self.finish_call(gadget)? {
@@ -232,7 +241,9 @@ impl Engine {
                     loop {
                         match wait_for(c.0, 0)? {
                             Some((_, Wait::Event(_))) => break,
-                            Some((_, Wait::Exited(_) | Wait::Killed(_))) | None => return Err(Error::Lost),
+                            Some((_, Wait::Exited(_) | Wait::Killed(_))) | None => {
+                                return Err(Error::Lost);
+                            }
                             Some(_) => c.resume(Resume::Run)?,
                         }
                     }
@@ -240,7 +251,12 @@ impl Engine {
                     self.tracee.resume(Resume::Run)?;
                 }
                 Outcome::Returned(ret) => {
-                    return child.ok_or_else(|| Error::Os("fork of the guest", std::io::Error::from_raw_os_error(-ret as i32)));
+                    return child.ok_or_else(|| {
+                        Error::Os(
+                            "fork of the guest",
+                            std::io::Error::from_raw_os_error(-ret as i32),
+                        )
+                    });
                 }
                 _ => return Err(Error::Lost),
             }
@@ -251,14 +267,18 @@ impl Engine {
     pub(crate) fn differences(&mut self, copy: &Tracee) -> Result<Vec<(u64, Vec<u8>)>, Error> {
         let there = Memory::of(copy.0);
         self.refresh_maps()?;
-        let pagemap = std::fs::File::open(format!("/proc/{}/pagemap", self.tracee.0)).map_err(|_| Error::Lost)?;
+        let pagemap = std::fs::File::open(format!("/proc/{}/pagemap", self.tracee.0))
+            .map_err(|_| Error::Lost)?;
         let mut out = BTreeMap::new();
         for m in self.maps.list.clone() {
             if self.owns(m.start, m.end) || m.start >> 47 != 0 || !m.protection.write || m.shared {
                 continue;
             }
             for page in exclusive_pages(&pagemap, m.start, m.end) {
-                let (Some(a), Some(b)) = (page_of(&self.memory, page), page_of(&there, page)) else { continue };
+                let (Some(a), Some(b)) = (page_of(&self.memory, page), page_of(&there, page))
+                else {
+                    continue;
+                };
                 if a != b {
                     out.insert(page, a.to_vec());
                 }
@@ -278,7 +298,9 @@ fn exclusive_pages(pagemap: &std::fs::File, start: u64, end: u64) -> Vec<u64> {
     let mut at = start;
     while at < end {
         let n = ((end - at) >> 12).min(4096) as usize;
-        let Ok(got) = pagemap.read_at(&mut words[..n * 8], (at >> 12) * 8) else { break };
+        let Ok(got) = pagemap.read_at(&mut words[..n * 8], (at >> 12) * 8) else {
+            break;
+        };
         for (i, w) in words[..got].chunks_exact(8).enumerate() {
             let w = u64::from_le_bytes(w.try_into().expect("eight bytes"));
             if w & PRESENT != 0 && w & EXCLUSIVE != 0 {
@@ -294,7 +316,14 @@ fn exclusive_pages(pagemap: &std::fs::File, start: u64, end: u64) -> Vec<u64> {
 pub(crate) fn affinity() -> Vec<u8> {
     let mut mask = vec![0u8; 128];
     // SAFETY: `mask` is live and of the size given.
-    let n = unsafe { libc::syscall(libc::SYS_sched_getaffinity, 0, mask.len(), mask.as_mut_ptr()) };
+    let n = unsafe {
+        libc::syscall(
+            libc::SYS_sched_getaffinity,
+            0,
+            mask.len(),
+            mask.as_mut_ptr(),
+        )
+    };
     mask.truncate(n.max(0) as usize);
     mask
 }

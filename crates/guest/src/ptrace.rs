@@ -63,12 +63,17 @@ impl Tracee {
         // SAFETY: the callers below pass `addr` and `data` as their request defines them; those
         // that are pointers point to live values of the right size.
         let r = unsafe { libc::ptrace(request, self.0, addr, data) };
-        if r == -1 { Err(lost(io::Error::last_os_error())) } else { Ok(r) }
+        if r == -1 {
+            Err(lost(io::Error::last_os_error()))
+        } else {
+            Ok(r)
+        }
     }
 
     /// Starts tracing. The thread goes on running.
     pub(crate) fn seize(self) -> Result<(), Error> {
-        self.request(libc::PTRACE_SEIZE, 0, OPTIONS as usize).map(drop)
+        self.request(libc::PTRACE_SEIZE, 0, OPTIONS as usize)
+            .map(drop)
     }
 
     pub(crate) fn interrupt(self) -> Result<(), Error> {
@@ -83,13 +88,17 @@ impl Tracee {
     }
 
     pub(crate) fn set_regs(self, regs: &UserRegs) -> Result<(), Error> {
-        self.request(libc::PTRACE_SETREGS, 0, regs as *const UserRegs as usize).map(drop)
+        self.request(libc::PTRACE_SETREGS, 0, regs as *const UserRegs as usize)
+            .map(drop)
     }
 
     /// The extended state (x87, SSE, AVX, ...) in the layout of XSAVE.
     pub(crate) fn xstate(self) -> Result<Vec<u8>, Error> {
         let mut buf = vec![0u8; 16384];
-        let mut iov = libc::iovec { iov_base: buf.as_mut_ptr().cast::<c_void>(), iov_len: buf.len() };
+        let mut iov = libc::iovec {
+            iov_base: buf.as_mut_ptr().cast::<c_void>(),
+            iov_len: buf.len(),
+        };
         self.request(libc::PTRACE_GETREGSET, NT_X86_XSTATE, &raw mut iov as usize)?;
         buf.truncate(iov.iov_len);
         Ok(buf)
@@ -100,8 +109,12 @@ impl Tracee {
             iov_base: bytes.as_ptr().cast_mut().cast::<c_void>(),
             iov_len: bytes.len(),
         };
-        self.request(libc::PTRACE_SETREGSET, NT_X86_XSTATE, &raw const iov as usize)
-            .map(drop)
+        self.request(
+            libc::PTRACE_SETREGSET,
+            NT_X86_XSTATE,
+            &raw const iov as usize,
+        )
+        .map(drop)
     }
 
     /// The `siginfo_t` of the signal about to be delivered.
@@ -112,7 +125,8 @@ impl Tracee {
     }
 
     pub(crate) fn set_siginfo(self, info: &[u8; 128]) -> Result<(), Error> {
-        self.request(libc::PTRACE_SETSIGINFO, 0, info.as_ptr() as usize).map(drop)
+        self.request(libc::PTRACE_SETSIGINFO, 0, info.as_ptr() as usize)
+            .map(drop)
     }
 
     pub(crate) fn event_message(self) -> Result<u64, Error> {
@@ -128,13 +142,15 @@ impl Tracee {
     }
 
     pub(crate) fn set_sigmask(self, mask: u64) -> Result<(), Error> {
-        self.request(libc::PTRACE_SETSIGMASK, 8, &raw const mask as usize).map(drop)
+        self.request(libc::PTRACE_SETSIGMASK, 8, &raw const mask as usize)
+            .map(drop)
     }
 
     /// Writes one of the CPU's debug registers.
     pub(crate) fn set_debug_register(self, n: usize, value: u64) -> Result<(), Error> {
         let offset = std::mem::offset_of!(libc::user, u_debugreg) + n * 8;
-        self.request(libc::PTRACE_POKEUSER, offset, value as usize).map(drop)
+        self.request(libc::PTRACE_POKEUSER, offset, value as usize)
+            .map(drop)
     }
 
     pub(crate) fn debug_register(self, n: usize) -> Result<u64, Error> {
@@ -172,7 +188,9 @@ impl Tracee {
 
     /// Waits for the next stop of this thread.
     pub(crate) fn wait(self) -> Result<Wait, Error> {
-        Ok(wait_for(self.0, 0)?.expect("a blocking wait returns a status").1)
+        Ok(wait_for(self.0, 0)?
+            .expect("a blocking wait returns a status")
+            .1)
     }
 
     pub(crate) fn kill(self) {

@@ -51,7 +51,16 @@ impl Recorder {
         let mut writer = Writer::create(&folder.join("events"))?;
         let (engine, names) = Self::image(tracee, &mut files, &mut writer, 0)?;
         let on_crash = None;
-        Ok(Recorder { engine, writer, files, names, notes: Vec::new(), guarded: false, affinity, on_crash })
+        Ok(Recorder {
+            engine,
+            writer,
+            files,
+            names,
+            notes: Vec::new(),
+            guarded: false,
+            affinity,
+            on_crash,
+        })
     }
 
     /// `f` is called when the guest is about to die of a signal, while it can still be looked at.
@@ -86,11 +95,21 @@ impl Recorder {
         match end {
             Ok(end) => {
                 let step = self.engine.stats.steps;
-                self.writer.event(&Event::new(Kind::End, 0, step, end.to_wait_status(), Vec::new()))?;
+                self.writer.event(&Event::new(
+                    Kind::End,
+                    0,
+                    step,
+                    end.to_wait_status(),
+                    Vec::new(),
+                ))?;
                 self.writer.finish()?;
                 self.engine.stats.translated += self.engine.cache.translated;
                 self.engine.stats.recording_bytes = self.writer.bytes;
-                Ok(Recorded { end, stats: self.engine.stats.clone(), notes: std::mem::take(&mut self.notes) })
+                Ok(Recorded {
+                    end,
+                    stats: self.engine.stats.clone(),
+                    notes: std::mem::take(&mut self.notes),
+                })
             }
             Err(e) => {
                 self.engine.tracee.kill();
@@ -124,7 +143,10 @@ impl Recorder {
                 Stop::Fault { signal, info } => self.fault(Pending { signal, info })?,
                 Stop::NoCode => {
                     let info = special::no_code_info(&self.engine);
-                    self.fault(Pending { signal: libc::SIGSEGV, info })?
+                    self.fault(Pending {
+                        signal: libc::SIGSEGV,
+                        info,
+                    })?
                 }
                 Stop::Armed | Stop::Watched { .. } => None,
                 Stop::Ended(wait) => Some(self.ended(wait)?),
@@ -146,7 +168,9 @@ impl Recorder {
     /// Moves what the system-call routine has logged to the file.
     fn drain(&mut self) -> Result<(), Error> {
         let ring = self.engine.cache.layout.ring();
-        let Ok(at) = self.engine.slot(slot::RING_AT) else { return Ok(()) };
+        let Ok(at) = self.engine.slot(slot::RING_AT) else {
+            return Ok(());
+        };
         if at == ring {
             return Ok(());
         }
@@ -154,7 +178,8 @@ impl Recorder {
         self.engine.cache.read_shared(ring, &mut bytes);
         let mut i = 0;
         while i < bytes.len() {
-            let len = u32::from_le_bytes(bytes[i + 4..i + 8].try_into().expect("four bytes")) as usize;
+            let len =
+                u32::from_le_bytes(bytes[i + 4..i + 8].try_into().expect("four bytes")) as usize;
             i = (i + 24 + len).next_multiple_of(8);
             self.engine.stats.syscalls += 1;
             self.writer.events += 1;
@@ -165,7 +190,8 @@ impl Recorder {
 
     fn log(&mut self, kind: Kind, nr: u32, result: i64, payload: Vec<u8>) -> Result<(), Error> {
         let step = self.engine.step()?;
-        self.writer.event(&Event::new(kind, nr, step, result, payload))
+        self.writer
+            .event(&Event::new(kind, nr, step, result, payload))
     }
 
     // ---- signals -----------------------------------------------------------------------------
@@ -273,14 +299,23 @@ impl Recorder {
 
     /// A system call was cut short by the signal at the end of the queue, which the process is
     /// about to receive.
-    fn interrupted(&mut self, call: &Call, plan: Option<&Plan>, code: i64) -> Result<Option<End>, Error> {
+    fn interrupted(
+        &mut self,
+        call: &Call,
+        plan: Option<&Plan>,
+        code: i64,
+    ) -> Result<Option<End>, Error> {
         let p = self.engine.pending.pop_back().ok_or(Error::Lost)?;
         let masks = special::masks(self.engine.tracee)?;
         let writes = match plan {
             Some(plan) => self.written(plan, -i64::from(libc::EINTR))?,
             None => Vec::new(),
         };
-        let effects = CallEffects { args: call.args, writes, file: None };
+        let effects = CallEffects {
+            args: call.args,
+            writes,
+            file: None,
+        };
         self.log(Kind::Call, call.nr as u32, code, effects.encode())?;
         match self.engine.dispositions.of(p.signal) {
             Disposition::Handler { restart } => {
@@ -320,7 +355,14 @@ impl Recorder {
                         self.note(r.to_string());
                     }
                 }
-                self.finish(&call, -i64::from(errno), CallEffects { args: call.args, ..Default::default() })
+                self.finish(
+                    &call,
+                    -i64::from(errno),
+                    CallEffects {
+                        args: call.args,
+                        ..Default::default()
+                    },
+                )
             }
             _ => self.plain_call(&call),
         }
@@ -333,7 +375,12 @@ impl Recorder {
     }
 
     /// Logs a finished call and steps over it.
-    fn finish(&mut self, call: &Call, ret: i64, effects: CallEffects) -> Result<Option<End>, Error> {
+    fn finish(
+        &mut self,
+        call: &Call,
+        ret: i64,
+        effects: CallEffects,
+    ) -> Result<Option<End>, Error> {
         self.log(Kind::Call, call.nr as u32, ret, effects.encode())?;
         self.engine.return_from_call(ret);
         Ok(None)
@@ -342,7 +389,10 @@ impl Recorder {
     fn plain_call(&mut self, call: &Call) -> Result<Option<End>, Error> {
         let nr = call.nr as i64;
         if nr == libc::SYS_rt_sigreturn {
-            let effects = CallEffects { args: call.args, ..Default::default() };
+            let effects = CallEffects {
+                args: call.args,
+                ..Default::default()
+            };
             self.log(Kind::Call, call.nr as u32, 0, effects.encode())?;
             self.engine.sigreturn()?;
             return Ok(None);
@@ -356,7 +406,14 @@ impl Recorder {
             if mask.iter().any(|&b| b != 0) {
                 self.affinity = mask;
             }
-            return self.finish(call, 0, CallEffects { args: call.args, ..Default::default() });
+            return self.finish(
+                call,
+                0,
+                CallEffects {
+                    args: call.args,
+                    ..Default::default()
+                },
+            );
         }
         let plan = match Plan::before(call, &self.engine.memory) {
             Ok(plan) => plan,
@@ -365,7 +422,10 @@ impl Recorder {
                 return self.finish(
                     call,
                     -i64::from(r.errno),
-                    CallEffects { args: call.args, ..Default::default() },
+                    CallEffects {
+                        args: call.args,
+                        ..Default::default()
+                    },
                 );
             }
         };
@@ -375,7 +435,9 @@ impl Recorder {
         let action = self.engine.sigaction_argument(call);
         let believed = self.engine.trap_blocked;
         let mut outcome = self.engine.guest_call(call)?;
-        if matches!(outcome, Outcome::Returned(r) if r == -i64::from(libc::EFAULT)) && !self.engine.protected.is_empty() {
+        if matches!(outcome, Outcome::Returned(r) if r == -i64::from(libc::EFAULT))
+            && !self.engine.protected.is_empty()
+        {
             let pages: Vec<u64> = self.engine.protected.keys().copied().collect();
             for p in pages {
                 self.engine.release_page(p)?;
@@ -394,7 +456,15 @@ impl Recorder {
                     self.show_trap_mask(call, ret, believed)?;
                 }
                 let writes = self.written(&plan, ret)?;
-                self.finish(call, ret, CallEffects { args: call.args, writes, file: None })
+                self.finish(
+                    call,
+                    ret,
+                    CallEffects {
+                        args: call.args,
+                        writes,
+                        file: None,
+                    },
+                )
             }
             Outcome::Interrupted(code) => self.interrupted(call, Some(&plan), code),
             Outcome::Ended(wait) => Ok(Some(self.ended(wait)?)),
@@ -406,7 +476,11 @@ impl Recorder {
     fn show_trap_mask(&mut self, call: &Call, ret: i64, believed: bool) -> Result<(), Error> {
         const TRAP: u64 = 1 << (libc::SIGTRAP - 1);
         let [how, set, old, ..] = call.args;
-        let asked = if set != 0 { self.engine.memory.read_u64(set).unwrap_or(0) & TRAP != 0 } else { false };
+        let asked = if set != 0 {
+            self.engine.memory.read_u64(set).unwrap_or(0) & TRAP != 0
+        } else {
+            false
+        };
         if ret == 0 && old != 0 && believed {
             let mask = self.engine.memory.read_u64(old)?;
             self.engine.memory.write_u64(old, mask | TRAP)?;
@@ -433,18 +507,39 @@ impl Recorder {
             Ok(()) => n as i64,
             Err(_) => -i64::from(libc::EFAULT),
         };
-        let writes = if ret > 0 { vec![(call.args[2], mask)] } else { Vec::new() };
-        self.finish(call, ret, CallEffects { args: call.args, writes, file: None })
+        let writes = if ret > 0 {
+            vec![(call.args[2], mask)]
+        } else {
+            Vec::new()
+        };
+        self.finish(
+            call,
+            ret,
+            CallEffects {
+                args: call.args,
+                writes,
+                file: None,
+            },
+        )
     }
 
     fn address_space_call(&mut self, call: &Call) -> Result<Option<End>, Error> {
         let nr = call.nr as i64;
         let [addr, len, _, flags, fd, _] = call.args;
-        let effects = CallEffects { args: call.args, ..Default::default() };
+        let effects = CallEffects {
+            args: call.args,
+            ..Default::default()
+        };
         let fixed = (nr == libc::SYS_mmap && flags & libc::MAP_FIXED as u64 != 0)
-            || matches!(nr, libc::SYS_munmap | libc::SYS_mprotect | libc::SYS_madvise | libc::SYS_pkey_mprotect);
+            || matches!(
+                nr,
+                libc::SYS_munmap | libc::SYS_mprotect | libc::SYS_madvise | libc::SYS_pkey_mprotect
+            );
         if fixed && self.engine.owns(addr, addr.saturating_add(len.max(1))) {
-            self.note(format!("{} of memory that the engine uses fails", abi::describe(call, None)));
+            self.note(format!(
+                "{} of memory that the engine uses fails",
+                abi::describe(call, None)
+            ));
             return self.finish(call, -i64::from(libc::ENOMEM), effects);
         }
         // The file is kept before the guest can change it through the mapping.
@@ -461,7 +556,15 @@ impl Recorder {
                     Ok(plan) => self.written(plan, ret)?,
                     Err(_) => Vec::new(),
                 };
-                self.finish(call, ret, CallEffects { args: call.args, writes, file })
+                self.finish(
+                    call,
+                    ret,
+                    CallEffects {
+                        args: call.args,
+                        writes,
+                        file,
+                    },
+                )
             }
             Outcome::Interrupted(code) => self.interrupted(call, None, code),
             Outcome::Ended(wait) => Ok(Some(self.ended(wait)?)),
@@ -471,7 +574,9 @@ impl Recorder {
 
     fn keep_mapped(&mut self, fd: i32) -> Result<Option<FileRef>, Error> {
         let link = PathBuf::from(format!("/proc/{}/fd/{fd}", self.engine.tracee.0));
-        let Ok(name) = std::fs::read_link(&link) else { return Ok(None) };
+        let Ok(name) = std::fs::read_link(&link) else {
+            return Ok(None);
+        };
         match self.files.keep(&name, &[link]) {
             Ok(f) => {
                 self.names.insert(self.files.path(&f), known_as(&f));
@@ -488,7 +593,10 @@ impl Recorder {
         match call.nr as i64 {
             libc::SYS_exit | libc::SYS_exit_group => {
                 self.engine.stats.steps = self.engine.step()?;
-                let effects = CallEffects { args: call.args, ..Default::default() };
+                let effects = CallEffects {
+                    args: call.args,
+                    ..Default::default()
+                };
                 self.log(Kind::Call, call.nr as u32, 0, effects.encode())?;
                 match self.engine.guest_call(call)? {
                     Outcome::Ended(wait) => Ok(Some(self.ended(wait)?)),
@@ -503,12 +611,26 @@ impl Recorder {
     fn exec(&mut self, call: &Call) -> Result<Option<End>, Error> {
         let step = self.engine.step()?;
         match self.engine.guest_call(call)? {
-            Outcome::Returned(ret) => {
-                self.finish(call, ret, CallEffects { args: call.args, ..Default::default() })
-            }
+            Outcome::Returned(ret) => self.finish(
+                call,
+                ret,
+                CallEffects {
+                    args: call.args,
+                    ..Default::default()
+                },
+            ),
             Outcome::Event(libc::PTRACE_EVENT_EXEC) => {
-                let effects = CallEffects { args: call.args, ..Default::default() };
-                self.writer.event(&Event::new(Kind::Call, call.nr as u32, step, 0, effects.encode()))?;
+                let effects = CallEffects {
+                    args: call.args,
+                    ..Default::default()
+                };
+                self.writer.event(&Event::new(
+                    Kind::Call,
+                    call.nr as u32,
+                    step,
+                    0,
+                    effects.encode(),
+                ))?;
                 let (mut engine, names) =
                     Self::image(self.engine.tracee, &mut self.files, &mut self.writer, step)?;
                 engine.stats = std::mem::take(&mut self.engine.stats);
@@ -527,18 +649,37 @@ impl Recorder {
     /// fork, vfork and clone of a process: the child runs natively, outside the recording.
     fn fork(&mut self, call: &Call) -> Result<Option<End>, Error> {
         let Some(flags) = self.engine.clone_flags(call) else {
-            return self.finish(call, -i64::from(libc::EFAULT), CallEffects { args: call.args, ..Default::default() });
+            return self.finish(
+                call,
+                -i64::from(libc::EFAULT),
+                CallEffects {
+                    args: call.args,
+                    ..Default::default()
+                },
+            );
         };
-        if flags & libc::CLONE_THREAD as u64 != 0 || (flags & libc::CLONE_VM as u64 != 0 && flags & libc::CLONE_VFORK as u64 == 0)
+        if flags & libc::CLONE_THREAD as u64 != 0
+            || (flags & libc::CLONE_VM as u64 != 0 && flags & libc::CLONE_VFORK as u64 == 0)
         {
             self.note("threads are not supported yet: clone fails with EAGAIN".into());
-            return self.finish(call, -i64::from(libc::EAGAIN), CallEffects { args: call.args, ..Default::default() });
+            return self.finish(
+                call,
+                -i64::from(libc::EAGAIN),
+                CallEffects {
+                    args: call.args,
+                    ..Default::default()
+                },
+            );
         }
         let shared = flags & libc::CLONE_VM as u64 != 0;
         let plan = Plan::before(call, &self.engine.memory).ok();
         self.engine.unprotect_all()?;
         self.engine.changed_code_guards();
-        let before = if shared { Some(self.engine.copy()?) } else { None };
+        let before = if shared {
+            Some(self.engine.copy()?)
+        } else {
+            None
+        };
         let (ret, ended) = self.engine.fork_call(call, &self.affinity)?;
         let mut writes = Vec::new();
         if let Some(plan) = &plan {
@@ -551,7 +692,15 @@ impl Recorder {
         if let Some(wait) = ended {
             return Ok(Some(self.ended(wait)?));
         }
-        self.finish(call, ret, CallEffects { args: call.args, writes, file: None })
+        self.finish(
+            call,
+            ret,
+            CallEffects {
+                args: call.args,
+                writes,
+                file: None,
+            },
+        )
     }
 
     // ---- instructions ------------------------------------------------------------------------

@@ -51,7 +51,13 @@ pub(crate) struct Event {
 
 impl Event {
     pub(crate) fn new(kind: Kind, nr: u32, step: u64, result: i64, payload: Vec<u8>) -> Self {
-        Event { kind, nr, step, result, payload }
+        Event {
+            kind,
+            nr,
+            step,
+            result,
+            payload,
+        }
     }
 }
 
@@ -103,10 +109,14 @@ impl<'a> Decoder<'a> {
         Ok(a)
     }
     pub(crate) fn u32(&mut self) -> Result<u32, Error> {
-        Ok(u32::from_le_bytes(self.take(4)?.try_into().expect("four bytes")))
+        Ok(u32::from_le_bytes(
+            self.take(4)?.try_into().expect("four bytes"),
+        ))
     }
     pub(crate) fn u64(&mut self) -> Result<u64, Error> {
-        Ok(u64::from_le_bytes(self.take(8)?.try_into().expect("eight bytes")))
+        Ok(u64::from_le_bytes(
+            self.take(8)?.try_into().expect("eight bytes"),
+        ))
     }
     pub(crate) fn bytes(&mut self) -> Result<&'a [u8], Error> {
         let n = self.u32()? as usize;
@@ -126,7 +136,9 @@ impl FileRef {
         let name = d.bytes()?.to_vec();
         let stored = d.string()?;
         if stored.contains('/') || stored.starts_with('.') {
-            return Err(Error::damaged("a stored file's name leads out of the recording"));
+            return Err(Error::damaged(
+                "a stored file's name leads out of the recording",
+            ));
         }
         Ok(FileRef { name, stored })
     }
@@ -192,7 +204,12 @@ impl Writer {
             head.extend_from_slice(&w.to_le_bytes());
         }
         file.write_all(&head).map_err(Error::Disk)?;
-        Ok(Writer { file, frame: Vec::with_capacity(FRAME + FRAME / 2), bytes: head.len() as u64, events: 0 })
+        Ok(Writer {
+            file,
+            frame: Vec::with_capacity(FRAME + FRAME / 2),
+            bytes: head.len() as u64,
+            events: 0,
+        })
     }
 
     pub(crate) fn event(&mut self, event: &Event) -> Result<(), Error> {
@@ -223,7 +240,10 @@ impl Writer {
         head.extend_from_slice(&(self.frame.len() as u32).to_le_bytes());
         head.extend_from_slice(&crc32fast::hash(&packed).to_le_bytes());
         self.bytes += (head.len() + packed.len()) as u64;
-        self.file.write_all(&head).and_then(|()| self.file.write_all(&packed)).map_err(Error::Disk)?;
+        self.file
+            .write_all(&head)
+            .and_then(|()| self.file.write_all(&packed))
+            .map_err(Error::Disk)?;
         self.frame.clear();
         Ok(())
     }
@@ -251,20 +271,30 @@ impl Reader {
     pub(crate) fn open(path: &Path) -> Result<Self, Error> {
         let file = File::open(path).map_err(|e| Error::Recording(path.to_owned(), e))?;
         let mut head = [0; HEAD];
-        file.read_exact_at(&mut head, 0).map_err(|_| Error::damaged("it is shorter than its header"))?;
+        file.read_exact_at(&mut head, 0)
+            .map_err(|_| Error::damaged("it is shorter than its header"))?;
         if head[..8] != MAGIC {
             return Err(Error::damaged("it does not begin as a recording does"));
         }
         let word = |i: usize| u32::from_le_bytes(head[i..i + 4].try_into().expect("four bytes"));
         if word(8) != VERSION {
-            return Err(Error::Version { found: word(8), known: VERSION });
+            return Err(Error::Version {
+                found: word(8),
+                known: VERSION,
+            });
         }
         let here = machine();
         let there: Vec<u32> = (0..6).map(|i| word(12 + 4 * i)).collect();
         if there[5] != here[5] || there.iter().zip(here).any(|(t, h)| t & !h != 0) {
             return Err(Error::Machine);
         }
-        Ok(Reader { file: Arc::new(file), offset: HEAD as u64, frame: Arc::default(), at: 0, index: 0 })
+        Ok(Reader {
+            file: Arc::new(file),
+            offset: HEAD as u64,
+            frame: Arc::default(),
+            at: 0,
+            index: 0,
+        })
     }
 
     /// The next event; `None` at the end of the file.
@@ -276,7 +306,9 @@ impl Reader {
         let (first, len) = (d.u32()?, d.u32()? as usize);
         let (step, result) = (d.u64()?, d.u64()? as i64);
         let payload = d.take(len)?.to_vec();
-        self.at = (self.at + 24 + len).next_multiple_of(8).min(self.frame.len());
+        self.at = (self.at + 24 + len)
+            .next_multiple_of(8)
+            .min(self.frame.len());
         self.index += 1;
         let kind = match first >> 24 {
             0 => Kind::Spot,
@@ -288,23 +320,41 @@ impl Reader {
             6 => Kind::Switch,
             _ => return Err(Error::damaged("an event is of no known kind")),
         };
-        Ok(Some(Event { kind, nr: first & 0xff_ffff, step, result, payload }))
+        Ok(Some(Event {
+            kind,
+            nr: first & 0xff_ffff,
+            step,
+            result,
+            payload,
+        }))
     }
 
     fn next_frame(&mut self) -> Result<bool, Error> {
         let mut head = [0; 12];
-        if self.file.read_at(&mut head[..1], self.offset).map_err(Error::Disk)? == 0 {
+        if self
+            .file
+            .read_at(&mut head[..1], self.offset)
+            .map_err(Error::Disk)?
+            == 0
+        {
             return Ok(false);
         }
         let short = |e: io::Error| match e.kind() {
             io::ErrorKind::UnexpectedEof => Error::damaged("it was cut off"),
             _ => Error::Disk(e),
         };
-        self.file.read_exact_at(&mut head, self.offset).map_err(short)?;
+        self.file
+            .read_exact_at(&mut head, self.offset)
+            .map_err(short)?;
         let word = |i: usize| u32::from_le_bytes(head[i..i + 4].try_into().expect("four bytes"));
         let (packed_len, len, crc) = (word(0), word(4), word(8));
         // A wrong length must not exhaust memory: no more is asked for than the file has.
-        let rest = self.file.metadata().map_err(Error::Disk)?.len().saturating_sub(self.offset + 12);
+        let rest = self
+            .file
+            .metadata()
+            .map_err(Error::Disk)?
+            .len()
+            .saturating_sub(self.offset + 12);
         if u64::from(packed_len) > rest {
             return Err(Error::damaged("it was cut off"));
         }
@@ -312,7 +362,9 @@ impl Reader {
             return Err(Error::damaged("a frame has an impossible size"));
         }
         let mut packed = vec![0; packed_len as usize];
-        self.file.read_exact_at(&mut packed, self.offset + 12).map_err(short)?;
+        self.file
+            .read_exact_at(&mut packed, self.offset + 12)
+            .map_err(short)?;
         if crc32fast::hash(&packed) != crc {
             return Err(Error::damaged("a checksum does not match"));
         }

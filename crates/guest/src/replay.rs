@@ -97,7 +97,10 @@ impl Until {
     }
 
     pub fn step(step: u64) -> Self {
-        Until { step: Some(step), ..Until::default() }
+        Until {
+            step: Some(step),
+            ..Until::default()
+        }
     }
 }
 
@@ -111,7 +114,11 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Limits { steps: u64::MAX, time: Duration::MAX, output: u64::MAX }
+        Limits {
+            steps: u64::MAX,
+            time: Duration::MAX,
+            output: u64::MAX,
+        }
     }
 }
 
@@ -278,14 +285,20 @@ impl Replay {
             return Ok(Halt::Ended(end));
         }
         for (i, s) in until.stops.iter().enumerate() {
-            self.stops.add(&mut self.engine, s.pc, s.nth, Purpose::Halt(i))?;
+            self.stops
+                .add(&mut self.engine, s.pc, s.nth, Purpose::Halt(i))?;
         }
-        let before = if until.watches.is_empty() { None } else { Some(self.take_checkpoint()?) };
+        let before = if until.watches.is_empty() {
+            None
+        } else {
+            Some(self.take_checkpoint()?)
+        };
         let mut watching = Watching::start(&mut self.engine, &until.watches)?;
         let halt = self.run_watching(until, &mut watching, before.as_ref());
         if self.ended.is_none() {
             watching.stop(&mut self.engine)?;
-            self.stops.remove(&mut self.engine, |p| matches!(p, Purpose::Halt(_)))?;
+            self.stops
+                .remove(&mut self.engine, |p| matches!(p, Purpose::Halt(_)))?;
         }
         if let Some(c) = before {
             c.give_up();
@@ -370,7 +383,9 @@ impl Replay {
                     end
                 }
                 Stop::Special => self.special()?,
-                Stop::Fault { signal, info } if signal == libc::SIGSEGV && watching.has_page(special::address(&info)) => {
+                Stop::Fault { signal, info }
+                    if signal == libc::SIGSEGV && watching.has_page(special::address(&info)) =>
+                {
                     if watching.touched(&self.engine, special::address(&info)) && !here {
                         return Ok(Halt::Access);
                     }
@@ -380,13 +395,18 @@ impl Replay {
                     match stop {
                         Stop::Boundary => None,
                         Stop::Fault { signal, info } => self.fault(Pending { signal, info })?,
-                        other => return Err(Error::Internal(format!("{other:?} at a watched access"))),
+                        other => {
+                            return Err(Error::Internal(format!("{other:?} at a watched access")));
+                        }
                     }
                 }
                 Stop::Fault { signal, info } => self.fault(Pending { signal, info })?,
                 Stop::NoCode => {
                     let info = special::no_code_info(&self.engine);
-                    self.fault(Pending { signal: libc::SIGSEGV, info })?
+                    self.fault(Pending {
+                        signal: libc::SIGSEGV,
+                        info,
+                    })?
                 }
                 Stop::Armed => {
                     let pc = self.engine.regs.rip;
@@ -412,12 +432,17 @@ impl Replay {
                         // The instruction at which the run began does not count.
                         return Err(Error::Internal("a watch fired where the run began".into()));
                     }
-                    let before = before.ok_or(Error::Internal("a watch fired that nobody set".into()))?;
+                    let before =
+                        before.ok_or(Error::Internal("a watch fired that nobody set".into()))?;
                     self.return_to(before)?;
                     self.run_plainly(step)?;
                     return Ok(Halt::Access);
                 }
-                Stop::Interrupted(_) => return Err(Error::Internal("a replay made a system call by itself".into())),
+                Stop::Interrupted(_) => {
+                    return Err(Error::Internal(
+                        "a replay made a system call by itself".into(),
+                    ));
+                }
                 Stop::Ended(_) => return Err(Error::Lost),
             };
             if let Some(end) = end {
@@ -440,12 +465,21 @@ impl Replay {
         if watching.watches.is_empty() {
             return Ok(false);
         }
-        let Some(e) = &self.next else { return Ok(false) };
+        let Some(e) = &self.next else {
+            return Ok(false);
+        };
         let writes = match e.kind {
-            Kind::Call => CallEffects::decode(&e.payload)?.writes.iter().map(|(a, b)| (*a, b.len() as u64)).collect(),
+            Kind::Call => CallEffects::decode(&e.payload)?
+                .writes
+                .iter()
+                .map(|(a, b)| (*a, b.len() as u64))
+                .collect(),
             Kind::Spot => match abi::simple(u64::from(e.nr)) {
                 Simple::FixedAt { arg, .. } | Simple::ReturnedAt { arg, .. } => {
-                    vec![(self.engine.call().args[arg as usize], e.payload.len() as u64)]
+                    vec![(
+                        self.engine.call().args[arg as usize],
+                        e.payload.len() as u64,
+                    )]
                 }
                 _ => Vec::new(),
             },
@@ -455,7 +489,8 @@ impl Replay {
             return Ok(true);
         }
         let memory = &self.engine.memory;
-        let reads = abi::Plan::before(&self.engine.call(), memory).map(|p| p.reads(e.result, memory));
+        let reads =
+            abi::Plan::before(&self.engine.call(), memory).map(|p| p.reads(e.result, memory));
         Ok(reads.is_ok_and(|r| r.iter().any(|r| watching.overlaps(r.addr, r.len, false))))
     }
 
@@ -485,7 +520,10 @@ impl Replay {
                 kind => format!("the recording has {kind:?} at step {}", e.step),
             },
         };
-        Error::Diverged(format!("event {}: at step {step}, address {pc:#x}, {what}; {expected}", self.reader.index))
+        Error::Diverged(format!(
+            "event {}: at step {step}, address {pc:#x}, {what}; {expected}",
+            self.reader.index
+        ))
     }
 
     // ---- signals -----------------------------------------------------------------------------
@@ -505,7 +543,9 @@ impl Replay {
             let fatal = event.result == 1;
             let s = special::decode_signal(event.nr as i32, &event.payload)?;
             if s.regs.rip != self.engine.regs.rip || s.regs.rsp != self.engine.regs.rsp {
-                return Err(self.diverged(&format!("signal {} came at {:#x}", event.nr, s.regs.rip)));
+                return Err(
+                    self.diverged(&format!("signal {} came at {:#x}", event.nr, s.regs.rip))
+                );
             }
             if fatal {
                 return self.die(&s.pending).map(Some);
@@ -561,13 +601,20 @@ impl Replay {
         let call = self.engine.call();
         let step = self.engine.step()?;
         match &self.next {
-            Some(e) if matches!(e.kind, Kind::Spot | Kind::Call) && u64::from(e.nr) == call.nr & 0xff_ffff && e.step == step => {}
+            Some(e)
+                if matches!(e.kind, Kind::Spot | Kind::Call)
+                    && u64::from(e.nr) == call.nr & 0xff_ffff
+                    && e.step == step => {}
             Some(e) if e.kind == Kind::End => {
                 let end = End::from_wait_status(e.result);
                 self.engine.stats.steps = step;
                 return Ok(Some(end));
             }
-            _ => return Err(self.diverged(&format!("the guest calls {}", abi::describe(&call, None)))),
+            _ => {
+                return Err(
+                    self.diverged(&format!("the guest calls {}", abi::describe(&call, None)))
+                );
+            }
         }
         let event = self.take()?.expect("just seen");
         let ret = event.result;
@@ -579,7 +626,10 @@ impl Replay {
         }
         let effects = CallEffects::decode(&event.payload)?;
         if effects.args != call.args {
-            return Err(self.diverged(&format!("the guest calls {} with other arguments", abi::describe(&call, None))));
+            return Err(self.diverged(&format!(
+                "the guest calls {} with other arguments",
+                abi::describe(&call, None)
+            )));
         }
         for (addr, bytes) in &effects.writes {
             self.engine.put(*addr, bytes)?;
@@ -602,7 +652,9 @@ impl Replay {
                     self.engine.stats.steps = step;
                     return Ok(Some(End::Exited(call.args[0] as i32 & 0xff)));
                 }
-                libc::SYS_execve | libc::SYS_execveat if ret == 0 => return self.exec(step).map(|()| None),
+                libc::SYS_execve | libc::SYS_execveat if ret == 0 => {
+                    return self.exec(step).map(|()| None);
+                }
                 _ => {}
             },
             _ => {}
@@ -637,7 +689,10 @@ impl Replay {
     fn interrupted(&mut self, call: &Call, code: i64) -> Result<Option<End>, Error> {
         let restart = match &self.next {
             Some(e) if e.kind == Kind::Signal => {
-                matches!(self.engine.dispositions.of(e.nr as i32), Disposition::Handler { restart: true })
+                matches!(
+                    self.engine.dispositions.of(e.nr as i32),
+                    Disposition::Handler { restart: true }
+                )
             }
             _ => return Err(self.diverged("a call was interrupted by nothing")),
         };
@@ -656,17 +711,26 @@ impl Replay {
             libc::SYS_rt_sigaction => {
                 let act = self.engine.sigaction_argument(call);
                 // The old action is in place already.
-                self.redo(&Call { args: [call.args[0], call.args[1], 0, call.args[3], 0, 0], ..*call })?;
+                self.redo(&Call {
+                    args: [call.args[0], call.args[1], 0, call.args[3], 0, 0],
+                    ..*call
+                })?;
                 if let Some(act) = act {
                     self.engine.dispositions.set(call.args[0], &act);
                 }
             }
             libc::SYS_rt_sigprocmask => {
-                self.redo(&Call { args: [call.args[0], call.args[1], 0, call.args[3], 0, 0], ..*call })?;
+                self.redo(&Call {
+                    args: [call.args[0], call.args[1], 0, call.args[3], 0, 0],
+                    ..*call
+                })?;
                 self.engine.keep_trap_open()?;
             }
             libc::SYS_sigaltstack => {
-                self.redo(&Call { args: [call.args[0], 0, 0, 0, 0, 0], ..*call })?;
+                self.redo(&Call {
+                    args: [call.args[0], 0, 0, 0, 0, 0],
+                    ..*call
+                })?;
             }
             libc::SYS_arch_prctl => {
                 self.redo(call)?;
@@ -707,13 +771,20 @@ impl Replay {
             libc::SYS_mmap => {
                 if let Some(f) = &effects.file {
                     let whole = (len + 0xfff) & !0xfff;
-                    self.engine.map_stored(f, &self.files, at, whole, c & 7, offset)?;
-                    let known = PathBuf::from(<std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(&f.name));
+                    self.engine
+                        .map_stored(f, &self.files, at, whole, c & 7, offset)?;
+                    let known = PathBuf::from(
+                        <std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(&f.name),
+                    );
                     self.names.insert(self.files.path(f), known);
                 } else {
                     let keep = (libc::MAP_GROWSDOWN | libc::MAP_STACK | libc::MAP_NORESERVE) as u64;
-                    let flags = flags & keep | (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED) as u64;
-                    let call = Call { args: [at, len, c & 7, flags, u64::MAX, 0], ..*call };
+                    let flags = flags & keep
+                        | (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED) as u64;
+                    let call = Call {
+                        args: [at, len, c & 7, flags, u64::MAX, 0],
+                        ..*call
+                    };
                     if self.redo(&call)? != ret {
                         return Err(self.diverged("a mapping could not be made again"));
                     }
@@ -725,22 +796,34 @@ impl Replay {
                 self.brk = at;
                 if new > old {
                     let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED) as u64;
-                    self.engine.inject(libc::SYS_mmap, [old, new - old, 3, flags, u64::MAX, 0])?;
+                    self.engine
+                        .inject(libc::SYS_mmap, [old, new - old, 3, flags, u64::MAX, 0])?;
                 } else if new < old {
-                    self.engine.inject(libc::SYS_munmap, [new, old - new, 0, 0, 0, 0])?;
+                    self.engine
+                        .inject(libc::SYS_munmap, [new, old - new, 0, 0, 0, 0])?;
                     self.engine.changed(new, old);
                 }
                 self.engine.changed(new.min(old), new.max(old));
                 return Ok(());
             }
             libc::SYS_mremap => {
-                let flags = if at == a { 0 } else { (libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED) as u64 };
+                let flags = if at == a {
+                    0
+                } else {
+                    (libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED) as u64
+                };
                 let flags = flags | flags_kept(call.args[3]);
-                self.redo(&Call { args: [a, len, c, flags, at, 0], ..*call })?
+                self.redo(&Call {
+                    args: [a, len, c, flags, at, 0],
+                    ..*call
+                })?
             }
             libc::SYS_munmap | libc::SYS_mprotect | libc::SYS_pkey_mprotect => {
                 let call = if call.nr as i64 == libc::SYS_pkey_mprotect {
-                    Call { nr: libc::SYS_mprotect as u64, ..*call }
+                    Call {
+                        nr: libc::SYS_mprotect as u64,
+                        ..*call
+                    }
                 } else {
                     *call
                 };
@@ -754,7 +837,10 @@ impl Replay {
             _ => ret,
         };
         if got != ret {
-            return Err(self.diverged(&format!("{} gave {got:#x}, not {ret:#x}", abi::describe(call, None))));
+            return Err(self.diverged(&format!(
+                "{} gave {got:#x}, not {ret:#x}",
+                abi::describe(call, None)
+            )));
         }
         self.engine.note_address_space(call, ret);
         Ok(())

@@ -23,7 +23,10 @@ pub enum Error {
     Recording(PathBuf, io::Error),
     /// The recording is not what it should be.
     Damaged(&'static str),
-    Version { found: u32, known: u32 },
+    Version {
+        found: u32,
+        known: u32,
+    },
     Machine,
     /// A file that belongs to the recording is gone.
     MissingFile(PathBuf),
@@ -60,14 +63,24 @@ impl fmt::Display for Error {
             Error::Recording(p, e) => write!(f, "cannot use the recording {}: {e}", p.display()),
             Error::Damaged(what) => write!(f, "the recording is damaged: {what}"),
             Error::Version { found, known } => {
-                write!(f, "the recording has format {found}, this version of wherefore knows {known}: record again")
+                write!(
+                    f,
+                    "the recording has format {found}, this version of wherefore knows {known}: record again"
+                )
             }
             Error::Machine => {
-                write!(f, "the recording was made on a machine with other CPU features; replay it there")
+                write!(
+                    f,
+                    "the recording was made on a machine with other CPU features; replay it there"
+                )
             }
             Error::MissingFile(p) => write!(f, "the recording lacks {}", p.display()),
             Error::Unreadable(p) => {
-                write!(f, "cannot read {}, which the guest maps; give yourself read permission", p.display())
+                write!(
+                    f,
+                    "cannot read {}, which the guest maps; give yourself read permission",
+                    p.display()
+                )
             }
             Error::Diverged(what) => write!(f, "the replay diverged from the recording: {what}"),
             Error::Disk(e) => write!(f, "cannot write or read the recording: {e}"),
@@ -75,7 +88,9 @@ impl fmt::Display for Error {
             Error::Ended => write!(f, "the guest has ended; go back first"),
             Error::NoCheckpoint(id) => write!(f, "there is no checkpoint {id}"),
             Error::Request(what) => f.write_str(what),
-            Error::Internal(what) => write!(f, "the engine made a mistake: {what}; please report it"),
+            Error::Internal(what) => {
+                write!(f, "the engine made a mistake: {what}; please report it")
+            }
         }
     }
 }
@@ -106,7 +121,11 @@ impl End {
     }
 
     pub(crate) fn from_wait_status(status: i64) -> Self {
-        if status & 0x7f == 0 { End::Exited((status >> 8 & 0xff) as i32) } else { End::Killed((status & 0x7f) as i32) }
+        if status & 0x7f == 0 {
+            End::Exited((status >> 8 & 0xff) as i32)
+        } else {
+            End::Killed((status & 0x7f) as i32)
+        }
     }
 }
 
@@ -145,8 +164,15 @@ pub struct Crash<'a> {
 }
 
 impl<'a> Crash<'a> {
-    pub(crate) fn of(engine: &'a Engine, p: &Pending, names: &'a HashMap<PathBuf, PathBuf>) -> Self {
-        let no_code = engine.maps.find(engine.regs.rip).is_none_or(|m| !m.protection.execute);
+    pub(crate) fn of(
+        engine: &'a Engine,
+        p: &Pending,
+        names: &'a HashMap<PathBuf, PathBuf>,
+    ) -> Self {
+        let no_code = engine
+            .maps
+            .find(engine.regs.rip)
+            .is_none_or(|m| !m.protection.execute);
         Crash {
             signal: p.signal,
             info: p.info,

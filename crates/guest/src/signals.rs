@@ -17,7 +17,9 @@ pub(crate) enum Disposition {
     Stop,
     /// The guest dies.
     Fatal,
-    Handler { restart: bool },
+    Handler {
+        restart: bool,
+    },
 }
 
 /// The guest's table of signal actions, kept beside the kernel's.
@@ -32,8 +34,14 @@ impl Dispositions {
     pub(crate) fn inherited(pid: i32) -> Self {
         let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
         let field = status.lines().find_map(|l| l.strip_prefix("SigIgn:"));
-        let ignored = field.and_then(|v| u64::from_str_radix(v.trim(), 16).ok()).unwrap_or(0);
-        Dispositions { table: std::array::from_fn(|sig| (u64::from(sig > 0 && ignored >> (sig - 1) & 1 != 0), 0)) }
+        let ignored = field
+            .and_then(|v| u64::from_str_radix(v.trim(), 16).ok())
+            .unwrap_or(0);
+        Dispositions {
+            table: std::array::from_fn(|sig| {
+                (u64::from(sig > 0 && ignored >> (sig - 1) & 1 != 0), 0)
+            }),
+        }
     }
 
     /// The guest called sigaction with this structure.
@@ -47,7 +55,9 @@ impl Dispositions {
     pub(crate) fn of(&self, signal: i32) -> Disposition {
         match self.table.get(signal as usize) {
             Some((1, _)) => Disposition::Ignore,
-            Some(&(h, flags)) if h > 1 => Disposition::Handler { restart: flags & SA_RESTART != 0 },
+            Some(&(h, flags)) if h > 1 => Disposition::Handler {
+                restart: flags & SA_RESTART != 0,
+            },
             _ => match abi::signal::default_action(signal) {
                 Some(Action::Ignore | Action::Continue) => Disposition::Ignore,
                 Some(Action::Stop) => Disposition::Stop,
@@ -112,7 +122,10 @@ impl Engine {
             }
             Wait::Signal(signal) => {
                 self.can_deliver = true;
-                Ok(Some(Pending { signal, info: self.tracee.siginfo()? }))
+                Ok(Some(Pending {
+                    signal,
+                    info: self.tracee.siginfo()?,
+                }))
             }
             _ => Err(Error::Lost),
         }
@@ -186,7 +199,10 @@ impl Engine {
         let scratch = self.page + u64::from(slot::SCRATCH);
         self.memory.write(scratch, &[0; 32])?;
         for sig in 1..=64 {
-            if self.dispositions.of(sig) != Disposition::Ignore && sig != libc::SIGKILL && sig != libc::SIGSTOP {
+            if self.dispositions.of(sig) != Disposition::Ignore
+                && sig != libc::SIGKILL
+                && sig != libc::SIGSTOP
+            {
                 self.inject(libc::SYS_rt_sigaction, [sig as u64, scratch, 0, 8, 0, 0])?;
             }
         }

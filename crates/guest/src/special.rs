@@ -52,7 +52,12 @@ pub(crate) fn ask(source: Source, regs: &UserRegs) -> [u64; 4] {
         }
         Source::Cpuid => {
             let r = __cpuid_count(regs.rax as u32, regs.rcx as u32);
-            [u64::from(r.eax), u64::from(r.ebx), u64::from(r.ecx), u64::from(r.edx)]
+            [
+                u64::from(r.eax),
+                u64::from(r.ebx),
+                u64::from(r.ecx),
+                u64::from(r.edx),
+            ]
         }
         Source::Random => {
             let mut b = [0u8; 8];
@@ -64,7 +69,12 @@ pub(crate) fn ask(source: Source, regs: &UserRegs) -> [u64; 4] {
 }
 
 /// Gives the guest the results and steps over the instruction.
-pub(crate) fn apply(engine: &mut Engine, i: &Instruction, source: Source, w: [u64; 4]) -> Result<(), Error> {
+pub(crate) fn apply(
+    engine: &mut Engine,
+    i: &Instruction,
+    source: Source,
+    w: [u64; 4],
+) -> Result<(), Error> {
     let regs = &mut engine.regs;
     match source {
         Source::Tsc | Source::Tscp => {
@@ -131,7 +141,9 @@ pub(crate) fn carry_out(engine: &mut Engine, i: &Instruction) -> Result<Option<P
         return Ok(Some(signal_at(libc::SIGSEGV, 1, addr)));
     }
     match i.mnemonic() {
-        Mnemonic::Int if i.immediate8() == 0x80 => Err(Error::Unsupported("32-bit system calls (int 0x80)")),
+        Mnemonic::Int if i.immediate8() == 0x80 => {
+            Err(Error::Unsupported("32-bit system calls (int 0x80)"))
+        }
         _ => Ok(Some(signal_at(libc::SIGSEGV, 0x80, 0))),
     }
 }
@@ -171,9 +183,12 @@ pub(crate) fn fix_fault_address(p: &mut Pending, regs: &UserRegs) {
 
 /// The thread's (blocked, to be restored) signal masks; they differ inside sigsuspend and its like.
 pub(crate) fn masks(tracee: Tracee) -> Result<(u64, u64), Error> {
-    let status = std::fs::read_to_string(format!("/proc/{}/status", tracee.0)).map_err(|_| Error::Lost)?;
+    let status =
+        std::fs::read_to_string(format!("/proc/{}/status", tracee.0)).map_err(|_| Error::Lost)?;
     let field = status.lines().find_map(|l| l.strip_prefix("SigBlk:"));
-    let blocked = field.and_then(|v| u64::from_str_radix(v.trim(), 16).ok()).ok_or(Error::Lost)?;
+    let blocked = field
+        .and_then(|v| u64::from_str_radix(v.trim(), 16).ok())
+        .ok_or(Error::Lost)?;
     Ok((blocked, tracee.sigmask()?))
 }
 
@@ -199,8 +214,10 @@ pub(crate) fn encode_signal(p: &Pending, regs: &UserRegs, masks: Option<(u64, u6
 
 pub(crate) fn decode_signal(signal: i32, payload: &[u8]) -> Result<SignalEvent, Error> {
     let mut d = Payload(payload);
-    let info: [u8; 128] =
-        d.bytes()?.try_into().map_err(|_| Error::damaged("a signal has no information with it"))?;
+    let info: [u8; 128] = d
+        .bytes()?
+        .try_into()
+        .map_err(|_| Error::damaged("a signal has no information with it"))?;
     let mut words = [0; 27];
     for w in &mut words {
         *w = d.u64()?;

@@ -53,8 +53,15 @@ pub(crate) fn move_in(tracee: Tracee, class_of: &dyn Fn(u64) -> u64) -> Result<E
     let maps = Maps::of(tracee.0)?;
     let base = BASES
         .into_iter()
-        .find(|&b| maps.is_free(b, b + PRIVATE_SIZE + SHARED_SIZE + crate::layout::REGION_SIZE))
-        .ok_or(Error::Unsupported("a program that fills the low two gigabytes"))?;
+        .find(|&b| {
+            maps.is_free(
+                b,
+                b + PRIVATE_SIZE + SHARED_SIZE + crate::layout::REGION_SIZE,
+            )
+        })
+        .ok_or(Error::Unsupported(
+            "a program that fills the low two gigabytes",
+        ))?;
     let layout = Layout { base };
     let mut engine = Engine::new(tracee, layout, regs)?;
     engine.dispositions = Dispositions::inherited(tracee.0);
@@ -78,17 +85,32 @@ pub(crate) fn move_in(tracee: Tracee, class_of: &dyn Fn(u64) -> u64) -> Result<E
     }
     let anonymous = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE) as u64;
     let rw = (libc::PROT_READ | libc::PROT_WRITE) as u64;
-    let r = engine.inject_at(entry, libc::SYS_mmap, [base, PRIVATE_SIZE, rw, anonymous, u64::MAX, 0])?;
+    let r = engine.inject_at(
+        entry,
+        libc::SYS_mmap,
+        [base, PRIVATE_SIZE, rw, anonymous, u64::MAX, 0],
+    )?;
     if r as u64 != base {
-        return Err(Error::Internal(format!("no place for the engine at {base:#x}: {r}")));
+        return Err(Error::Internal(format!(
+            "no place for the engine at {base:#x}: {r}"
+        )));
     }
     let scratch = engine.page + u64::from(slot::SCRATCH);
     let path = format!("/proc/{}/fd/{}\0", std::process::id(), engine.cache.fd());
     engine.memory.write(scratch, path.as_bytes())?;
-    let open = [libc::AT_FDCWD as u64, scratch, (libc::O_RDWR | libc::O_CLOEXEC) as u64, 0, 0, 0];
+    let open = [
+        libc::AT_FDCWD as u64,
+        scratch,
+        (libc::O_RDWR | libc::O_CLOEXEC) as u64,
+        0,
+        0,
+        0,
+    ];
     let fd = engine.inject_at(entry, libc::SYS_openat, open)?;
     if fd < 0 {
-        return Err(Error::Internal(format!("the guest cannot open the code cache: {fd}")));
+        return Err(Error::Internal(format!(
+            "the guest cannot open the code cache: {fd}"
+        )));
     }
     let shared = (libc::MAP_SHARED | libc::MAP_FIXED_NOREPLACE) as u64;
     for (at, size, prot, offset) in [
@@ -100,9 +122,15 @@ pub(crate) fn move_in(tracee: Tracee, class_of: &dyn Fn(u64) -> u64) -> Result<E
             crate::cache::Cache::region_offset(0),
         ),
     ] {
-        let r = engine.inject_at(entry, libc::SYS_mmap, [at, size, prot, shared, fd as u64, offset])?;
+        let r = engine.inject_at(
+            entry,
+            libc::SYS_mmap,
+            [at, size, prot, shared, fd as u64, offset],
+        )?;
         if r as u64 != at {
-            return Err(Error::Internal(format!("no place for the engine at {at:#x}: {r}")));
+            return Err(Error::Internal(format!(
+                "no place for the engine at {at:#x}: {r}"
+            )));
         }
     }
     engine.inject_at(entry, libc::SYS_close, [fd as u64, 0, 0, 0, 0, 0])?;
@@ -169,7 +197,10 @@ impl Engine {
                 continue;
             }
             let file = if m.is_file() {
-                let range = format!("/proc/{}/map_files/{:x}-{:x}", self.tracee.0, m.start, m.end);
+                let range = format!(
+                    "/proc/{}/map_files/{:x}-{:x}",
+                    self.tracee.0, m.start, m.end
+                );
                 Some(files.keep(&m.name, &[PathBuf::from(range), m.name.clone()])?)
             } else {
                 None
@@ -178,7 +209,11 @@ impl Engine {
                 Some(f) => Some(File::open(files.path(f)).map_err(Error::Disk)?),
                 None => None,
             };
-            let pages = if m.protection.read { self.differing(&m, stored.as_ref())? } else { Vec::new() };
+            let pages = if m.protection.read {
+                self.differing(&m, stored.as_ref())?
+            } else {
+                Vec::new()
+            };
             pieces.push(Piece {
                 start: m.start,
                 end: m.end,
@@ -189,7 +224,11 @@ impl Engine {
                 pages,
             });
         }
-        Ok(Snapshot { regs: self.regs, brk, pieces })
+        Ok(Snapshot {
+            regs: self.regs,
+            brk,
+            pieces,
+        })
     }
 
     /// Pages of a mapping that are not as its file (or zero) has them.
@@ -223,7 +262,11 @@ impl Engine {
 
     /// Replaces everything in the process but the engine by the image of a recording. Returns what
     /// each stored file was known as.
-    pub(crate) fn rebuild(&mut self, snapshot: &Snapshot, files: &Files) -> Result<HashMap<PathBuf, PathBuf>, Error> {
+    pub(crate) fn rebuild(
+        &mut self,
+        snapshot: &Snapshot,
+        files: &Files,
+    ) -> Result<HashMap<PathBuf, PathBuf>, Error> {
         self.refresh_maps()?;
         for m in self.maps.list.clone() {
             if !self.owns(m.start, m.end) && m.start >> 47 == 0 {
@@ -237,16 +280,26 @@ impl Engine {
                 return Err(Error::damaged("its image overlaps the engine"));
             }
             let len = p.end - p.start;
-            let extra = if p.stack { libc::MAP_GROWSDOWN | libc::MAP_STACK } else { 0 };
+            let extra = if p.stack {
+                libc::MAP_GROWSDOWN | libc::MAP_STACK
+            } else {
+                0
+            };
             if let Some(f) = &p.file {
-                names.insert(files.path(f), PathBuf::from(std::ffi::OsStr::from_bytes(&f.name)));
+                names.insert(
+                    files.path(f),
+                    PathBuf::from(std::ffi::OsStr::from_bytes(&f.name)),
+                );
                 self.map_stored(f, files, p.start, len, p.protection.bits(), p.offset)?;
             } else {
                 let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED | extra;
                 let args = [p.start, len, p.protection.bits(), flags as u64, u64::MAX, 0];
                 let r = self.inject(libc::SYS_mmap, args)?;
                 if r as u64 != p.start {
-                    return Err(Error::Internal(format!("cannot rebuild the mapping at {:#x}: {r}", p.start)));
+                    return Err(Error::Internal(format!(
+                        "cannot rebuild the mapping at {:#x}: {r}",
+                        p.start
+                    )));
                 }
             }
             for (at, bytes) in &p.pages {
@@ -272,20 +325,35 @@ impl Engine {
         let mut bytes = path.as_os_str().as_bytes().to_vec();
         bytes.push(0);
         if bytes.len() > slot::SCRATCH_LEN {
-            return Err(Error::Unsupported("a recordings folder with so long a path"));
+            return Err(Error::Unsupported(
+                "a recordings folder with so long a path",
+            ));
         }
         let scratch = self.page + u64::from(slot::SCRATCH);
         self.memory.write(scratch, &bytes)?;
-        let open = [libc::AT_FDCWD as u64, scratch, (libc::O_RDONLY | libc::O_CLOEXEC) as u64, 0, 0, 0];
+        let open = [
+            libc::AT_FDCWD as u64,
+            scratch,
+            (libc::O_RDONLY | libc::O_CLOEXEC) as u64,
+            0,
+            0,
+            0,
+        ];
         let fd = self.inject(libc::SYS_openat, open)?;
         if fd < 0 {
             return Err(Error::MissingFile(path));
         }
         let flags = (libc::MAP_PRIVATE | libc::MAP_FIXED) as u64;
-        let r = self.inject(libc::SYS_mmap, [at, len, protection, flags, fd as u64, offset])?;
+        let r = self.inject(
+            libc::SYS_mmap,
+            [at, len, protection, flags, fd as u64, offset],
+        )?;
         self.inject(libc::SYS_close, [fd as u64, 0, 0, 0, 0, 0])?;
         if r as u64 != at {
-            return Err(Error::Internal(format!("cannot map {} at {at:#x}: {r}", path.display())));
+            return Err(Error::Internal(format!(
+                "cannot map {} at {at:#x}: {r}",
+                path.display()
+            )));
         }
         Ok(())
     }
@@ -315,7 +383,11 @@ impl Snapshot {
             e.u64(p.start);
             e.u64(p.end);
             e.u64(p.offset);
-            e.u32(p.protection.bits() as u32 | u32::from(p.stack) << 8 | u32::from(p.file.is_some()) << 9);
+            e.u32(
+                p.protection.bits() as u32
+                    | u32::from(p.stack) << 8
+                    | u32::from(p.file.is_some()) << 9,
+            );
             if let Some(f) = &p.file {
                 f.encode(&mut e);
             }
@@ -334,18 +406,34 @@ impl Snapshot {
         for w in &mut words {
             *w = d.u64()?;
         }
-        let mut out = Snapshot { regs: regs_from_words(&words), brk: d.u64()?, pieces: Vec::new() };
+        let mut out = Snapshot {
+            regs: regs_from_words(&words),
+            brk: d.u64()?,
+            pieces: Vec::new(),
+        };
         for _ in 0..d.u32()? {
             let (start, end, offset) = (d.u64()?, d.u64()?, d.u64()?);
             let bits = d.u32()?;
-            let file = if bits >> 9 & 1 != 0 { Some(FileRef::decode(&mut d)?) } else { None };
+            let file = if bits >> 9 & 1 != 0 {
+                Some(FileRef::decode(&mut d)?)
+            } else {
+                None
+            };
             let mut pages = Vec::new();
             for _ in 0..d.u32()? {
                 let at = d.u64()?;
                 pages.push((at, d.bytes()?.to_vec()));
             }
             let protection = Protection::from_bits(u64::from(bits & 7));
-            out.pieces.push(Piece { start, end, protection, offset, stack: bits >> 8 & 1 != 0, file, pages });
+            out.pieces.push(Piece {
+                start,
+                end,
+                protection,
+                offset,
+                stack: bits >> 8 & 1 != 0,
+                file,
+                pages,
+            });
         }
         Ok(out)
     }
@@ -354,19 +442,70 @@ impl Snapshot {
 /// The registers in the order of the kernel's structure.
 pub(crate) fn regs_to_words(r: &UserRegs) -> [u64; 27] {
     [
-        r.r15, r.r14, r.r13, r.r12, r.rbp, r.rbx, r.r11, r.r10, r.r9, r.r8, r.rax, r.rcx, r.rdx, r.rsi, r.rdi,
-        r.orig_rax, r.rip, r.cs, r.eflags, r.rsp, r.ss, r.fs_base, r.gs_base, r.ds, r.es, r.fs, r.gs,
+        r.r15, r.r14, r.r13, r.r12, r.rbp, r.rbx, r.r11, r.r10, r.r9, r.r8, r.rax, r.rcx, r.rdx,
+        r.rsi, r.rdi, r.orig_rax, r.rip, r.cs, r.eflags, r.rsp, r.ss, r.fs_base, r.gs_base, r.ds,
+        r.es, r.fs, r.gs,
     ]
 }
 
 pub(crate) fn regs_from_words(w: &[u64; 27]) -> UserRegs {
     let [
-        r15, r14, r13, r12, rbp, rbx, r11, r10, r9, r8, rax, rcx, rdx, rsi, rdi, orig_rax, rip, cs, eflags, rsp, ss,
-        fs_base, gs_base, ds, es, fs, gs,
+        r15,
+        r14,
+        r13,
+        r12,
+        rbp,
+        rbx,
+        r11,
+        r10,
+        r9,
+        r8,
+        rax,
+        rcx,
+        rdx,
+        rsi,
+        rdi,
+        orig_rax,
+        rip,
+        cs,
+        eflags,
+        rsp,
+        ss,
+        fs_base,
+        gs_base,
+        ds,
+        es,
+        fs,
+        gs,
     ] = *w;
     UserRegs {
-        r15, r14, r13, r12, rbp, rbx, r11, r10, r9, r8, rax, rcx, rdx, rsi, rdi, orig_rax, rip, cs, eflags, rsp, ss,
-        fs_base, gs_base, ds, es, fs, gs,
+        r15,
+        r14,
+        r13,
+        r12,
+        rbp,
+        rbx,
+        r11,
+        r10,
+        r9,
+        r8,
+        rax,
+        rcx,
+        rdx,
+        rsi,
+        rdi,
+        orig_rax,
+        rip,
+        cs,
+        eflags,
+        rsp,
+        ss,
+        fs_base,
+        gs_base,
+        ds,
+        es,
+        fs,
+        gs,
     }
 }
 

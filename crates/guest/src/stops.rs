@@ -44,7 +44,13 @@ impl Stops {
     }
 
     /// Stops before the `nth` execution of `pc` from here on.
-    pub(crate) fn add(&mut self, engine: &mut Engine, pc: u64, nth: u64, purpose: Purpose) -> Result<(), Error> {
+    pub(crate) fn add(
+        &mut self,
+        engine: &mut Engine,
+        pc: u64,
+        nth: u64,
+        purpose: Purpose,
+    ) -> Result<(), Error> {
         if nth == 0 {
             return Err(Error::Request("executions are counted from 1".into()));
         }
@@ -56,8 +62,14 @@ impl Stops {
         let used: Vec<u32> = self.at.values().map(|a| a.slot).collect();
         let slot = (0..slot::MAX_STOPS)
             .find(|n| !used.contains(n))
-            .ok_or_else(|| Error::Request(format!("more than {} stops at a time", slot::MAX_STOPS)))?;
-        let mut a = Address { slot, loaded: 0, wanted: vec![(nth, purpose)] };
+            .ok_or_else(|| {
+                Error::Request(format!("more than {} stops at a time", slot::MAX_STOPS))
+            })?;
+        let mut a = Address {
+            slot,
+            loaded: 0,
+            wanted: vec![(nth, purpose)],
+        };
         load(&mut a, pc, engine)?;
         self.at.insert(pc, a);
         Ok(())
@@ -65,7 +77,9 @@ impl Stops {
 
     /// The countdown at `pc` ran out: what for.
     pub(crate) fn due(&mut self, engine: &mut Engine, pc: u64) -> Result<Vec<Purpose>, Error> {
-        let Some(a) = self.at.get_mut(&pc) else { return Ok(Vec::new()) };
+        let Some(a) = self.at.get_mut(&pc) else {
+            return Ok(Vec::new());
+        };
         settle(a, engine)?;
         let due = a.wanted.iter().filter(|w| w.0 == 0).map(|w| w.1).collect();
         a.wanted.retain(|w| w.0 != 0);
@@ -79,7 +93,11 @@ impl Stops {
     }
 
     /// Takes away what `gone` says.
-    pub(crate) fn remove(&mut self, engine: &mut Engine, gone: impl Fn(Purpose) -> bool) -> Result<(), Error> {
+    pub(crate) fn remove(
+        &mut self,
+        engine: &mut Engine,
+        gone: impl Fn(Purpose) -> bool,
+    ) -> Result<(), Error> {
         let mut empty = Vec::new();
         for (&pc, a) in &mut self.at {
             let before = a.wanted.len();
@@ -117,7 +135,13 @@ fn settle(a: &mut Address, engine: &Engine) -> Result<(), Error> {
 }
 
 fn load(a: &mut Address, pc: u64, engine: &mut Engine) -> Result<(), Error> {
-    let nearest = a.wanted.iter().map(|w| w.0).filter(|&n| n > 0).min().unwrap_or(u64::MAX);
+    let nearest = a
+        .wanted
+        .iter()
+        .map(|w| w.0)
+        .filter(|&n| n > 0)
+        .min()
+        .unwrap_or(u64::MAX);
     a.loaded = nearest;
     engine.arm(pc, a.slot, nearest)
 }

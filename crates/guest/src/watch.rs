@@ -22,7 +22,10 @@ fn pieces(w: &Watch) -> Vec<(u64, u64)> {
     let mut out = Vec::new();
     let (mut at, end) = (w.addr, w.addr.saturating_add(w.len));
     while at < end {
-        let len = [8, 4, 2, 1].into_iter().find(|&n| at % n == 0 && at + n <= end).expect("one byte always fits");
+        let len = [8, 4, 2, 1]
+            .into_iter()
+            .find(|&n| at % n == 0 && at + n <= end)
+            .expect("one byte always fits");
         out.push((at, len));
         at += len;
     }
@@ -32,34 +35,55 @@ fn pieces(w: &Watch) -> Vec<(u64, u64)> {
 impl Watching {
     pub(crate) fn overlaps(&self, addr: u64, len: u64, write: bool) -> bool {
         self.watches.iter().any(|w| {
-            addr < w.addr.saturating_add(w.len) && w.addr < addr.saturating_add(len) && if write { w.write } else { w.read }
+            addr < w.addr.saturating_add(w.len)
+                && w.addr < addr.saturating_add(len)
+                && if write { w.write } else { w.read }
         })
     }
 
     /// The instruction at the present boundary, which faulted at `addr`, touches what is watched.
     pub(crate) fn touched(&self, engine: &Engine, addr: u64) -> bool {
-        let Ok(insn) = crate::special::decode(engine) else { return false };
+        let Ok(insn) = crate::special::decode(engine) else {
+            return false;
+        };
         let mut factory = iced_x86::InstructionInfoFactory::new();
         let info = factory.info(&insn);
         info.used_memory().iter().any(|m| {
-            let write = !matches!(m.access(), iced_x86::OpAccess::Read | iced_x86::OpAccess::CondRead);
-            let read = !matches!(m.access(), iced_x86::OpAccess::Write | iced_x86::OpAccess::CondWrite);
+            let write = !matches!(
+                m.access(),
+                iced_x86::OpAccess::Read | iced_x86::OpAccess::CondRead
+            );
+            let read = !matches!(
+                m.access(),
+                iced_x86::OpAccess::Write | iced_x86::OpAccess::CondWrite
+            );
             let len = m.memory_size().size().max(1) as u64;
             // An access that begins on the page before has faulted at the page's first byte.
-            let start = if addr & 0xfff == 0 { addr.saturating_sub(len - 1) } else { addr };
+            let start = if addr & 0xfff == 0 {
+                addr.saturating_sub(len - 1)
+            } else {
+                addr
+            };
             let len = if start == addr { len } else { 2 * len - 1 };
             (write && self.overlaps(start, len, true)) || (read && self.overlaps(start, len, false))
         })
     }
 
     pub(crate) fn start(engine: &mut Engine, watches: &[Watch]) -> Result<Self, Error> {
-        let mut this = Watching { watches: watches.to_vec(), hardware: false, pages: Vec::new() };
+        let mut this = Watching {
+            watches: watches.to_vec(),
+            hardware: false,
+            pages: Vec::new(),
+        };
         if watches.is_empty() {
             return Ok(this);
         }
         let few = watches.iter().all(|w| w.len <= 32);
         let all: Vec<(u64, u64, bool)> = if few {
-            watches.iter().flat_map(|w| pieces(w).into_iter().map(|(a, n)| (a, n, w.read))).collect()
+            watches
+                .iter()
+                .flat_map(|w| pieces(w).into_iter().map(|(a, n)| (a, n, w.read)))
+                .collect()
         } else {
             Vec::new()
         };
@@ -92,14 +116,23 @@ impl Watching {
         let mut pages = Vec::new();
         for w in &self.watches {
             for page in w.addr >> 12..=(w.addr + w.len.max(1) - 1) >> 12 {
-                let Some(m) = engine.maps.find(page << 12) else { continue };
-                let reads = self.watches.iter().any(|w| w.read && w.addr >> 12 <= page && (w.addr + w.len) >> 12 >= page);
+                let Some(m) = engine.maps.find(page << 12) else {
+                    continue;
+                };
+                let reads = self
+                    .watches
+                    .iter()
+                    .any(|w| w.read && w.addr >> 12 <= page && (w.addr + w.len) >> 12 >= page);
                 pages.push((page, m.protection, reads));
             }
         }
         pages.dedup_by_key(|p| p.0);
         for (page, protection, reads) in pages {
-            let less = Protection { read: !reads && protection.read, write: false, execute: protection.execute && !reads };
+            let less = Protection {
+                read: !reads && protection.read,
+                write: false,
+                execute: protection.execute && !reads,
+            };
             engine.protect(page, less)?;
             self.pages.push((page, protection));
         }

@@ -15,13 +15,24 @@ pub(crate) trait Fetch {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Flow {
     Next,
-    Jump { target: u64 },
-    Call { target: u64 },
+    Jump {
+        target: u64,
+    },
+    Call {
+        target: u64,
+    },
     /// `jcc`; `condition` is the low nibble of its opcode.
-    Branch { condition: u8, target: u64 },
+    Branch {
+        condition: u8,
+        target: u64,
+    },
     /// `loop`, `loope`, `loopne`, `jrcxz`, `jecxz`.
-    CountBranch { target: u64 },
-    Return { pop: u16 },
+    CountBranch {
+        target: u64,
+    },
+    Return {
+        pop: u16,
+    },
     IndirectJump,
     IndirectCall,
     Syscall,
@@ -34,7 +45,10 @@ impl Flow {
     }
 
     pub(crate) fn is_indirect(self) -> bool {
-        matches!(self, Flow::Return { .. } | Flow::IndirectJump | Flow::IndirectCall)
+        matches!(
+            self,
+            Flow::Return { .. } | Flow::IndirectJump | Flow::IndirectCall
+        )
     }
 
     /// Nothing follows in the superblock by itself; what comes next is in the translation.
@@ -74,10 +88,20 @@ pub(crate) struct Superblock {
 /// Decodes at most `limit` instructions from `pc`. `is_stop` says where a stop is armed: a
 /// superblock ends before it. An empty superblock without `special` means that `pc` cannot be
 /// executed.
-pub(crate) fn decode(pc: u64, limit: usize, code: &mut dyn Fetch, is_stop: &dyn Fn(u64) -> bool) -> Superblock {
+pub(crate) fn decode(
+    pc: u64,
+    limit: usize,
+    code: &mut dyn Fetch,
+    is_stop: &dyn Fn(u64) -> bool,
+) -> Superblock {
     let limit = limit.min(MAX_INSNS);
-    let mut block =
-        Superblock { pc, insns: Vec::with_capacity(16), end: pc, special: None, ranges: Vec::with_capacity(2) };
+    let mut block = Superblock {
+        pc,
+        insns: Vec::with_capacity(16),
+        end: pc,
+        special: None,
+        ranges: Vec::with_capacity(2),
+    };
     let mut at = pc;
     'pieces: loop {
         let bytes = code.fetch(at);
@@ -121,7 +145,8 @@ pub(crate) fn decode(pc: u64, limit: usize, code: &mut dyn Fetch, is_stop: &dyn 
             };
             insn.bytes[..len].copy_from_slice(&bytes[offset..offset + len]);
             if decoded.is_ip_rel_memory_operand() {
-                insn.rip_offset = decoder.get_constant_offsets(&decoded).displacement_offset() as u8;
+                insn.rip_offset =
+                    decoder.get_constant_offsets(&decoded).displacement_offset() as u8;
             }
             block.insns.push(insn);
             at += len as u64;
@@ -131,11 +156,20 @@ pub(crate) fn decode(pc: u64, limit: usize, code: &mut dyn Fetch, is_stop: &dyn 
                 Flow::Jump { target } | Flow::Call { target } => {
                     block.note(begin, at);
                     // Going round a loop inside one superblock would only copy it.
-                    if block.insns.iter().any(|i| i.pc == target) || is_stop(target) || block.insns.len() >= limit {
+                    if block.insns.iter().any(|i| i.pc == target)
+                        || is_stop(target)
+                        || block.insns.len() >= limit
+                    {
                         break 'pieces;
                     }
-                    let depth = block.insns.iter().filter(|i| matches!(i.flow, Flow::Call { .. })).count();
-                    if matches!(flow, Flow::Call { .. }) && depth > 2 || code.fetch(target).is_empty() {
+                    let depth = block
+                        .insns
+                        .iter()
+                        .filter(|i| matches!(i.flow, Flow::Call { .. }))
+                        .count();
+                    if matches!(flow, Flow::Call { .. }) && depth > 2
+                        || code.fetch(target).is_empty()
+                    {
                         break 'pieces;
                     }
                     at = target;
@@ -163,7 +197,10 @@ impl Superblock {
     /// Where the calls in it return to.
     pub(crate) fn return_sites(&self) -> impl Iterator<Item = u64> + '_ {
         let calls = |i: &&Insn| matches!(i.flow, Flow::Call { .. } | Flow::IndirectCall);
-        self.insns.iter().filter(calls).map(|i| i.pc + u64::from(i.len))
+        self.insns
+            .iter()
+            .filter(calls)
+            .map(|i| i.pc + u64::from(i.len))
     }
 
     /// Turns the branches in `flipped` round.
@@ -203,27 +240,42 @@ fn flow(i: &Instruction) -> Option<Flow> {
             | Mnemonic::Rdgsbase
             | Mnemonic::Wrgsbase
             | Mnemonic::Lgs => None,
-            Mnemonic::Mov | Mnemonic::Pop if i.op0_kind() == OpKind::Register && i.op0_register() == Register::GS => {
+            Mnemonic::Mov | Mnemonic::Pop
+                if i.op0_kind() == OpKind::Register && i.op0_register() == Register::GS =>
+            {
                 None
             }
             _ => Some(Flow::Next),
         },
-        FlowControl::UnconditionalBranch if i.is_jmp_short_or_near() => Some(Flow::Jump { target: i.near_branch_target() }),
+        FlowControl::UnconditionalBranch if i.is_jmp_short_or_near() => Some(Flow::Jump {
+            target: i.near_branch_target(),
+        }),
         FlowControl::ConditionalBranch => {
             let target = i.near_branch_target();
             if i.is_jcc_short_or_near() {
                 // The order of the condition codes is that of the hardware's.
                 let condition = i.condition_code() as u8;
-                Some(Flow::Branch { condition: HARDWARE_CONDITION[condition as usize], target })
+                Some(Flow::Branch {
+                    condition: HARDWARE_CONDITION[condition as usize],
+                    target,
+                })
             } else {
                 Some(Flow::CountBranch { target })
             }
         }
-        FlowControl::Call if i.is_call_near() => Some(Flow::Call { target: i.near_branch_target() }),
+        FlowControl::Call if i.is_call_near() => Some(Flow::Call {
+            target: i.near_branch_target(),
+        }),
         FlowControl::Call if i.mnemonic() == Mnemonic::Syscall => Some(Flow::Syscall),
-        FlowControl::IndirectBranch if i.is_jmp_near_indirect() && wide(i) => Some(Flow::IndirectJump),
-        FlowControl::IndirectCall if i.is_call_near_indirect() && wide(i) => Some(Flow::IndirectCall),
-        FlowControl::Return if i.mnemonic() == Mnemonic::Ret && i.stack_pointer_increment() >= 8 => {
+        FlowControl::IndirectBranch if i.is_jmp_near_indirect() && wide(i) => {
+            Some(Flow::IndirectJump)
+        }
+        FlowControl::IndirectCall if i.is_call_near_indirect() && wide(i) => {
+            Some(Flow::IndirectCall)
+        }
+        FlowControl::Return
+            if i.mnemonic() == Mnemonic::Ret && i.stack_pointer_increment() >= 8 =>
+        {
             let pop = if i.op_count() > 0 { i.immediate16() } else { 0 };
             Some(Flow::Return { pop })
         }

@@ -22,7 +22,10 @@ pub(crate) struct Code {
 
 impl Code {
     pub(crate) fn at(host: u64) -> Self {
-        Code { host, bytes: Vec::with_capacity(512) }
+        Code {
+            host,
+            bytes: Vec::with_capacity(512),
+        }
     }
 
     pub(crate) fn here(&self) -> u64 {
@@ -221,11 +224,17 @@ mod tests {
         check(|c| c.load_byte_ecx(0x27), "movzx ecx,byte ptr gs:[27h]");
         check(|c| c.add_rcx(9), "lea rcx,[rcx+9]");
         check(|c| c.add_rcx_rdx(), "lea rcx,[rcx+rdx]");
-        check(|c| c.imm64(Gpr::R11, 0x1122_3344_5566_7788), "mov r11,1122334455667788h");
+        check(
+            |c| c.imm64(Gpr::R11, 0x1122_3344_5566_7788),
+            "mov r11,1122334455667788h",
+        );
         check(|c| c.load_return_address(), "mov rcx,[rsp]");
         check(|c| c.add_rsp(24), "lea rsp,[rsp+18h]");
         check(|c| c.low_half_to_edx(), "movzx edx,cx");
-        check(|c| c.jump_table(0x7010_0000), "jmp qword ptr [rdx*8+70100000h]");
+        check(
+            |c| c.jump_table(0x7010_0000),
+            "jmp qword ptr [rdx*8+70100000h]",
+        );
         check(|c| c.jump(0x2000), "jmp near ptr 2000h");
         check(|c| drop(c.lea_later(Gpr::R11)), "lea r11,[1007h]");
         check(|c| drop(c.push_literal_later()), "push qword ptr [1006h]");

@@ -23,8 +23,8 @@ mod decode;
 pub(crate) mod emit;
 
 use iced_x86::{
-    BlockEncoder, BlockEncoderOptions, Code as Opcode, Instruction, InstructionBlock, InstructionInfoFactory,
-    MemoryOperand, Register,
+    BlockEncoder, BlockEncoderOptions, Code as Opcode, Instruction, InstructionBlock,
+    InstructionInfoFactory, MemoryOperand, Register,
 };
 
 use crate::layout::{Layout, slot};
@@ -45,9 +45,18 @@ pub(crate) struct Routines {
 #[derive(Clone, Debug)]
 pub(crate) enum Point {
     /// A direct way out that is not linked yet. `site` is the displacement to patch.
-    Exit { target: u64, site: u64, stub: u64, linked: Option<crate::cache::BlockId> },
+    Exit {
+        target: u64,
+        site: u64,
+        stub: u64,
+        linked: Option<crate::cache::BlockId>,
+    },
     /// The step budget ran out before the instruction at `pc`.
-    Budget { pc: u64, uncounted: i32, rcx_saved: bool },
+    Budget {
+        pc: u64,
+        uncounted: i32,
+        rcx_saved: bool,
+    },
     /// An instruction that the tracer carries out: `rdtsc`, `cpuid`, ...
     Special { pc: u64, uncounted: i32 },
     /// An armed stop has counted down.
@@ -155,7 +164,12 @@ pub(crate) fn translate(block: &Superblock, request: Request) -> Translation {
     }
     t.body();
     t.finish();
-    Translation { bytes: t.code.bytes, entry, points: t.points, map: t.map }
+    Translation {
+        bytes: t.code.bytes,
+        entry,
+        points: t.points,
+        map: t.map,
+    }
 }
 
 /// The prologue alone, for a block that is already translated: checks and jumps to `entry`.
@@ -212,7 +226,12 @@ impl Translator<'_> {
 
     fn note(&mut self, pc: u64, uncounted: i32, saved: Saved) {
         let host = self.code.offset();
-        self.map.push(MapEntry { host, uncounted: uncounted as i16, saved, pc });
+        self.map.push(MapEntry {
+            host,
+            uncounted: uncounted as i16,
+            saved,
+            pc,
+        });
     }
 
     fn body(&mut self) {
@@ -249,7 +268,11 @@ impl Translator<'_> {
     fn segment(&mut self, start: usize, end: usize) {
         let insns = &self.block.insns;
         let n = (end - start + 1) as i32;
-        let counted_at = if self.request.bounded { None } else { place_to_count(&insns[start..=end]) };
+        let counted_at = if self.request.bounded {
+            None
+        } else {
+            place_to_count(&insns[start..=end])
+        };
         for i in start..=end {
             let done = (i - start) as i32;
             let here = counted_at.map(|(at, _)| start + at);
@@ -272,7 +295,8 @@ impl Translator<'_> {
                 saved = Saved(Saved::DEAD_FLAGS);
             }
             self.note(insns[i].pc, uncounted, saved);
-            self.late_count = (here.is_none() && i == end && !self.request.bounded).then_some((n, done));
+            self.late_count =
+                (here.is_none() && i == end && !self.request.bounded).then_some((n, done));
             self.insn(i, uncounted);
         }
     }
@@ -281,7 +305,11 @@ impl Translator<'_> {
     fn count(&mut self, pc: u64, n: i32, done: i32) {
         self.code.add_slot(slot::COUNT, n as i8);
         let site = self.code.jcc_later(2);
-        let p = self.point(Point::Budget { pc, uncounted: done - n, rcx_saved: false });
+        let p = self.point(Point::Budget {
+            pc,
+            uncounted: done - n,
+            rcx_saved: false,
+        });
         self.stubs.push((site, p));
     }
 
@@ -298,13 +326,19 @@ impl Translator<'_> {
         self.code.load(Gpr::RCX, slot::RCX);
         self.code.raw(&[0xeb, 5]);
         let site = self.code.jump_later();
-        let p = self.point(Point::Budget { pc, uncounted: done - n, rcx_saved: true });
+        let p = self.point(Point::Budget {
+            pc,
+            uncounted: done - n,
+            rcx_saved: true,
+        });
         self.stubs.push((site, p));
     }
 
     /// Counts at an indirect branch, rcx being saved already, if that is still to be done.
     fn count_with_rcx_saved(&mut self, pc: u64) -> bool {
-        let Some((n, done)) = self.late_count.take() else { return false };
+        let Some((n, done)) = self.late_count.take() else {
+            return false;
+        };
         self.note(pc, done, Saved::RCX);
         self.code.load(Gpr::RCX, slot::COUNT);
         self.code.add_rcx(n as i8);
@@ -313,7 +347,11 @@ impl Translator<'_> {
         self.code.jrcxz(2);
         self.code.raw(&[0xeb, 5]);
         let site = self.code.jump_later();
-        let p = self.point(Point::Budget { pc, uncounted: done - n, rcx_saved: true });
+        let p = self.point(Point::Budget {
+            pc,
+            uncounted: done - n,
+            rcx_saved: true,
+        });
         self.stubs.push((site, p));
         true
     }
@@ -434,7 +472,9 @@ impl Translator<'_> {
 
     fn indirect(&mut self, pc: u64, i: usize) {
         if self.request.bounded {
-            let p = self.point(Point::BoundIndirect { executed: i as u32 + 1 });
+            let p = self.point(Point::BoundIndirect {
+                executed: i as u32 + 1,
+            });
             self.stub_jump(p);
             return;
         }
@@ -452,11 +492,23 @@ impl Translator<'_> {
 
     fn exit_at(&mut self, site: u32, target: u64, last: usize) {
         let p = if self.request.bounded {
-            let executed = if self.block.insns.is_empty() { 0 } else { last as u32 + 1 };
-            self.point(Point::Bound { pc: target, executed })
+            let executed = if self.block.insns.is_empty() {
+                0
+            } else {
+                last as u32 + 1
+            };
+            self.point(Point::Bound {
+                pc: target,
+                executed,
+            })
         } else {
             let site = self.code.host + u64::from(site);
-            self.point(Point::Exit { target, site, stub: 0, linked: None })
+            self.point(Point::Exit {
+                target,
+                site,
+                stub: 0,
+                linked: None,
+            })
         };
         self.stubs.push((site, p));
     }
@@ -532,9 +584,23 @@ fn memory_of(i: &Instruction) -> MemoryOperand {
 fn unused_register(i: &Instruction) -> Register {
     let mut factory = InstructionInfoFactory::new();
     let info = factory.info(i);
-    let candidates = [Register::RAX, Register::RCX, Register::RDX, Register::RBX, Register::RSI, Register::RDI];
-    let used = |r: Register| info.used_registers().iter().any(|u| u.register().full_register() == r);
-    candidates.into_iter().find(|&r| !used(r)).expect("no instruction uses all six registers")
+    let candidates = [
+        Register::RAX,
+        Register::RCX,
+        Register::RDX,
+        Register::RBX,
+        Register::RSI,
+        Register::RDI,
+    ];
+    let used = |r: Register| {
+        info.used_registers()
+            .iter()
+            .any(|u| u.register().full_register() == r)
+    };
+    candidates
+        .into_iter()
+        .find(|&r| !used(r))
+        .expect("no instruction uses all six registers")
 }
 
 /// Where in a segment the count may be added although it destroys the flags: right before an
