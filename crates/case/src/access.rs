@@ -3,7 +3,7 @@
 //! The kernel says where an access failed, seldom whether it was a read or a write, and nothing at
 //! all for addresses that no program can have. The instruction and the registers say the rest.
 
-use iced_x86::{InstructionInfoFactory, OpAccess, Register};
+use iced_x86::{Instruction, InstructionInfoFactory, OpAccess, Register};
 use image::Registers;
 
 use crate::moment::Moment;
@@ -16,6 +16,8 @@ pub(crate) struct Access {
     pub(crate) size: u64,
     pub(crate) read: bool,
     pub(crate) write: bool,
+    /// The pointer that the address was computed from.
+    base: Option<u64>,
 }
 
 impl Access {
@@ -61,13 +63,17 @@ pub(crate) fn accesses(m: &Moment<'_>) -> Vec<Access> {
     let Some(insn) = decode(m, m.regs.rip) else {
         return Vec::new();
     };
-    let registers = m.registers();
+    operands(&insn, &m.registers())
+}
+
+/// The memory operands of an instruction, explicit and implied.
+pub(crate) fn operands(insn: &Instruction, registers: &Registers) -> Vec<Access> {
     let mut factory = InstructionInfoFactory::new();
-    let info = factory.info(&insn);
+    let info = factory.info(insn);
     info.used_memory()
         .iter()
         .filter_map(|u| {
-            let address = u.virtual_address(0, |reg, _, _| register(&registers, reg))?;
+            let address = u.virtual_address(0, |reg, _, _| register(registers, reg))?;
             let (read, write) = match u.access() {
                 OpAccess::Read | OpAccess::CondRead => (true, false),
                 OpAccess::Write | OpAccess::CondWrite => (false, true),
@@ -79,6 +85,7 @@ pub(crate) fn accesses(m: &Moment<'_>) -> Vec<Access> {
                 size: (u.memory_size().size() as u64).max(1),
                 read,
                 write,
+                base: register(registers, u.base()),
             })
         })
         .collect()
@@ -89,8 +96,15 @@ fn is_canonical(address: u64) -> bool {
 }
 
 /// What the instruction tried. `address` is what the kernel named, if it named one.
-pub(crate) fn explain(m: &Moment<'_>, code: i32, address: u64) -> Option<String> {
+/// `beyond_file`: the kernel says that there is a mapping, but nothing in the file to map.
+pub(crate) fn explain(
+    m: &Moment<'_>,
+    code: i32,
+    address: u64,
+    beyond_file: bool,
+) -> Option<String> {
     const KERNEL: i32 = 0x80;
+    const NEAR_NULL: u64 = 0x1_0000;
     let all = accesses(m);
     if code == KERNEL {
         return Some(match all.iter().find(|a| !is_canonical(a.address)) {
@@ -109,43 +123,41 @@ pub(crate) fn explain(m: &Moment<'_>, code: i32, address: u64) -> Option<String>
     if let Some(overflow) = stack_overflow(m, address) {
         return Some(overflow);
     }
-    let place = place(m, code, address);
+    let place = match access.and_then(|a| a.base) {
+        Some(0) if address < NEAR_NULL => "through a null pointer".to_owned(),
+        _ if beyond_file => match m.mapping(address).and_then(|map| name_of(m, map, address)) {
+            Some(name) => format!("which lies beyond the end of {name}"),
+            None => "which has no memory behind it".to_owned(),
+        },
+        _ => place(m, address),
+    };
     Some(format!("tried to {verb} address {address:#x}, {place}"))
 }
 
 /// What there is at an address that cannot be used.
-pub(crate) fn place(m: &Moment<'_>, code: i32, address: u64) -> String {
-    const ACCERR: i32 = 2;
-    match m.mapping(address) {
-        Some(map) if code == ACCERR => {
-            let p = map.protection;
-            let may = match (p.read, p.write, p.execute) {
-                (false, false, false) => "may not be touched",
-                (true, false, false) => "may only be read",
-                (true, true, false) => "may be read and written but not executed",
-                (true, false, true) => "is code: it may be read and executed but not written",
-                _ => "does not permit that",
-            };
-            match name_of(m, map) {
-                Some(name) => format!("which {may} (in {name})"),
-                None => format!("which {may}"),
-            }
-        }
-        Some(map) => match name_of(m, map) {
-            Some(name) => format!("which lies beyond the end of {name}"),
-            None => "which has no memory behind it".to_owned(),
-        },
-        None if address < 0x1_0000 => {
-            "which is not mapped: a null pointer, or an offset from one".to_owned()
-        }
-        None => "which is not mapped".to_owned(),
+pub(crate) fn place(m: &Moment<'_>, address: u64) -> String {
+    let Some(map) = m.mapping(address) else {
+        return "which is not mapped".to_owned();
+    };
+    let p = map.protection;
+    let may = match (p.read, p.write, p.execute) {
+        (false, false, false) => "may not be touched",
+        (true, false, false) => "may only be read",
+        (true, true, false) => "may be read and written but not executed",
+        (true, false, true) => "is code: it may be read and executed but not written",
+        _ => "does not permit that",
+    };
+    match name_of(m, map, address) {
+        Some(name) => format!("which {may} (in {name})"),
+        None => format!("which {may}"),
     }
 }
 
-fn name_of(m: &Moment<'_>, map: &guest::Mapping) -> Option<String> {
-    let known = m.file_at(map.start).unwrap_or_else(|| map.name.clone());
+fn name_of(m: &Moment<'_>, map: &guest::Mapping, address: u64) -> Option<String> {
+    let known = m.file_at(address).or_else(|| m.known_name(map))?;
     let text = known.to_string_lossy().into_owned();
-    (!text.is_empty()).then_some(text)
+    // The engine keeps some of the guest's memory in files of its own.
+    (!text.is_empty() && !text.starts_with("/memfd:")).then_some(text)
 }
 
 /// An access just below a stack that cannot grow any further.
@@ -158,14 +170,16 @@ fn stack_overflow(m: &Moment<'_>, address: u64) -> Option<String> {
         .mappings
         .iter()
         .find(|map| map.start > address && map.protection.write)?;
-    let is_stack = above.name.as_os_str() == "[stack]" || (above.start..above.end).contains(&sp);
+    // The kernel lets the first stack grow down to its limit; others have a guard page below.
+    let is_main = above.name.as_os_str() == "[stack]";
+    let is_other = (above.start..above.end).contains(&sp) && above.start - address <= GUARD;
     let usable = m
         .mapping(address)
         .is_some_and(|map| map.protection.read || map.protection.write);
-    (near_sp && is_stack && !usable && above.start - address <= GUARD).then(|| {
+    (near_sp && (is_main || is_other) && !usable).then(|| {
         format!(
-            "the stack overflowed: {} KiB are full and {address:#x} is below its end",
-            (above.end - above.start) >> 10
+            "the stack overflowed: all of its {} KiB are in use",
+            (above.end - address) >> 10
         )
     })
 }

@@ -1,10 +1,11 @@
 //! The crash report: what killed the guest, and where.
 
-use iced_x86::{FlowControl, Mnemonic};
+use iced_x86::{FlowControl, Instruction, Mnemonic, OpKind};
 use image::Registers;
 use serde::Serialize;
 
 use crate::access;
+use crate::frames;
 use crate::moment::Moment;
 use crate::position::{self, Position, decode};
 
@@ -58,12 +59,14 @@ pub(crate) fn report(recording: &str, crash: &guest::Crash<'_>) -> CrashReport {
     let (position, cause) = match &jump {
         Some(j) => (
             position::at(&m, &j.before, j.scan_from),
-            Some(j.sentence(&m, si_code)),
+            Some(j.sentence(&m)),
         ),
-        None => (
-            position::here(&m),
-            cause(&m, crash.signal, si_code, address),
-        ),
+        None => {
+            let position = position::here(&m);
+            let cause = cause(&m, crash.signal, si_code, address)
+                .or_else(|| sent.and_then(|_| given_up(&position)));
+            (position, cause)
+        }
     };
     use abi::signal;
     CrashReport {
@@ -86,16 +89,61 @@ pub(crate) fn report(recording: &str, crash: &guest::Crash<'_>) -> CrashReport {
 }
 
 const SIGQUIT: i32 = 3;
+const BUS_ADRERR: i32 = 2;
 
 fn cause(m: &Moment<'_>, signal: i32, code: i32, address: u64) -> Option<String> {
     if code <= 0 {
         return None;
     }
     match abi::signal::name(signal)?.as_str() {
-        "SIGSEGV" | "SIGBUS" => access::explain(m, code, address),
+        "SIGSEGV" => access::explain(m, code, address, false),
+        "SIGBUS" => access::explain(m, code, address, code == BUS_ADRERR),
         "SIGFPE" => divided(m),
         _ => None,
     }
+}
+
+/// Functions of the C and C++ libraries that end a program, and what they mean. The most telling
+/// come first, since they call each other.
+const GIVING_UP: [(&str, &str); 9] = [
+    ("__assert_fail", "an assertion failed"),
+    (
+        "__stack_chk_fail",
+        "a buffer on the stack overflowed: the stack protector noticed when the function returned",
+    ),
+    (
+        "__chk_fail",
+        "a buffer would have overflowed: the C library refused the call",
+    ),
+    (
+        "malloc_printerr",
+        "the heap is damaged: the C library noticed",
+    ),
+    (
+        "std::terminate",
+        "an exception was not caught, or escaped from where it must not",
+    ),
+    ("__cxa_pure_virtual", "a pure virtual function was called"),
+    ("rust_panic", "a Rust panic aborted the program"),
+    ("abort", "the program called abort"),
+    ("raise", "the program raised the signal itself"),
+];
+
+/// What the library functions between the signal and the user's own code say.
+fn given_up(p: &Position) -> Option<String> {
+    let frames = &p.stack.frames;
+    let depth = frames.iter().position(|f| f.own).unwrap_or(frames.len());
+    let names: Vec<&str> = frames[..depth]
+        .iter()
+        .filter_map(|f| f.function.as_deref())
+        .map(|name| name.strip_prefix("__GI_").unwrap_or(name))
+        .collect();
+    let (_, meaning) = GIVING_UP.iter().find(|(function, _)| {
+        names
+            .iter()
+            .any(|n| n == function || n.starts_with(&format!("{function}(")))
+    })?;
+    Some((*meaning).to_owned())
 }
 
 fn divided(m: &Moment<'_>) -> Option<String> {
@@ -104,11 +152,11 @@ fn divided(m: &Moment<'_>) -> Option<String> {
         return None;
     }
     let size = match insn.op0_kind() {
-        iced_x86::OpKind::Register => insn.op0_register().size(),
+        OpKind::Register => insn.op0_register().size(),
         _ => insn.memory_size().size(),
     };
     let raw = match insn.op0_kind() {
-        iced_x86::OpKind::Register => access::register(&m.registers(), insn.op0_register())?,
+        OpKind::Register => access::register(&m.registers(), insn.op0_register())?,
         _ => {
             let a = access::accesses(m);
             m.word(a.first()?.address)?
@@ -134,40 +182,66 @@ struct Jump {
     scan_from: Option<u64>,
 }
 
-fn jump(m: &Moment<'_>, from: u64) -> Option<Jump> {
-    if from == 0 {
+/// The branch that led to where the guest stands, if there is no code. The engine knows the last
+/// indirect one; a direct call is found by what it pushed.
+fn jump(m: &Moment<'_>, indirect: u64) -> Option<Jump> {
+    let target = m.regs.rip;
+    if m.is_code(target) {
         return None;
     }
-    let insn = decode(m, from)?;
+    let last = (indirect != 0).then(|| decode(m, indirect)).flatten();
+    let call = || m.word(m.regs.rsp).and_then(|pc| frames::call_before(m, pc));
+    last.and_then(|insn| branch(m, &insn))
+        .or_else(|| call().and_then(|insn| branch(m, &insn)))
+}
+
+/// The jump that `insn` made, provided that it leads to where the guest stands.
+fn branch(m: &Moment<'_>, insn: &Instruction) -> Option<Jump> {
+    let target = m.regs.rip;
     let mut before = Registers {
-        rip: from,
+        rip: insn.ip(),
         ..m.registers()
     };
     let mut scan_from = None;
-    match insn.flow_control() {
+    let kind = insn.flow_control();
+    let leads_here = match kind {
         FlowControl::Return => {
             // The popped address is the garbage; frames above it may have survived.
             scan_from = Some(before.rsp);
-            let extra = if insn.op_count() == 1 {
-                insn.immediate(0)
-            } else {
-                0
+            let extra = match insn.op_count() {
+                1 => insn.immediate(0),
+                _ => 0,
             };
             before.rsp = before.rsp.wrapping_sub(8 + extra);
+            m.word(before.rsp) == Some(target)
         }
-        FlowControl::IndirectCall | FlowControl::Call => before.rsp = before.rsp.wrapping_add(8),
-        FlowControl::IndirectBranch => {}
-        _ => return None,
-    }
-    Some(Jump {
-        kind: insn.flow_control(),
+        FlowControl::Call => {
+            before.rsp = before.rsp.wrapping_add(8);
+            insn.near_branch_target() == target
+        }
+        FlowControl::IndirectCall => {
+            let pushed = m.word(before.rsp);
+            before.rsp = before.rsp.wrapping_add(8);
+            pushed == Some(insn.next_ip())
+        }
+        FlowControl::IndirectBranch => match insn.op0_kind() {
+            OpKind::Register => access::register(&before, insn.op0_register()) == Some(target),
+            _ => {
+                let at = access::operands(insn, &before);
+                at.first().and_then(|a| m.word(a.address)) == Some(target)
+            }
+        },
+        _ => false,
+    };
+    leads_here.then_some(Jump {
+        kind,
         before,
         scan_from,
     })
 }
 
 impl Jump {
-    fn sentence(&self, m: &Moment<'_>, code: i32) -> String {
+    fn sentence(&self, m: &Moment<'_>) -> String {
         let target = m.regs.rip;
         let function = m
             .program
@@ -179,7 +253,7 @@ impl Jump {
         let what = match m.mapping(target) {
             None if target == 0 => "a null pointer".to_owned(),
             None => "which is not code".to_owned(),
-            Some(_) => access::place(m, code, target),
+            Some(_) => access::place(m, target),
         };
         match self.kind {
             FlowControl::Return => format!(

@@ -2,15 +2,17 @@
 
 use std::path::{Path, PathBuf};
 
+use iced_x86::{FlowControl, Instruction};
 use image::{How, RawFrame, Registers};
 use serde::Serialize;
 
 use crate::moment::Moment;
+use crate::position::decode;
 
 /// More machine frames than this are not followed: a runaway recursion on a huge stack.
 const DEEPEST: usize = 100_000;
 /// Frames described at either end of a deep stack.
-const FIRST: usize = 24;
+const FIRST: usize = 12;
 const LAST: usize = 4;
 /// How far up the stack return addresses are looked for, in words.
 const SCAN_WORDS: u64 = 1024;
@@ -94,7 +96,7 @@ fn describe(m: &Moment<'_>, mut raw: Vec<RawFrame>) -> FrameList {
     let total = raw.len();
     let mut left_out = 0;
     let mut tail = Vec::new();
-    if total > FIRST + LAST + 4 {
+    if total > FIRST + LAST + 8 {
         left_out = total - FIRST - LAST;
         tail = raw.split_off(total - LAST);
         raw.truncate(FIRST);
@@ -149,7 +151,7 @@ fn scan(m: &Moment<'_>, registers: &Registers, from: u64) -> FrameList {
             break;
         };
         let Some(pc) = m.word(at) else { break };
-        if !follows_call(m, pc) {
+        if call_before(m, pc).is_none() {
             continue;
         }
         // One byte back is inside the call: the right line, and the same frame layout.
@@ -167,26 +169,19 @@ fn scan(m: &Moment<'_>, registers: &Registers, from: u64) -> FrameList {
     FrameList::default()
 }
 
-fn follows_call(m: &Moment<'_>, pc: u64) -> bool {
+/// The call instruction that `pc` is the return address of.
+pub(crate) fn call_before(m: &Moment<'_>, pc: u64) -> Option<Instruction> {
     if !m.is_code(pc) {
-        return false;
+        return None;
     }
-    (2..=7).any(|length| {
-        let mut bytes = [0; 7];
-        let Some(start) = pc.checked_sub(length as u64) else {
-            return false;
-        };
-        if m.read(start, &mut bytes[..length]) != length {
-            return false;
-        }
-        let i =
-            iced_x86::Decoder::with_ip(64, &bytes[..length], start, iced_x86::DecoderOptions::NONE)
-                .decode();
-        i.len() == length
-            && matches!(
-                i.flow_control(),
-                iced_x86::FlowControl::Call | iced_x86::FlowControl::IndirectCall
-            )
+    (2..=7).find_map(|length| {
+        let start = pc.checked_sub(length)?;
+        let insn = decode(m, start)?;
+        let is_call = matches!(
+            insn.flow_control(),
+            FlowControl::Call | FlowControl::IndirectCall
+        );
+        (insn.next_ip() == pc && is_call).then_some(insn)
     })
 }
 

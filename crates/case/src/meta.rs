@@ -27,7 +27,7 @@ pub struct Meta {
     pub args: Vec<String>,
     pub cwd: String,
     pub env: Vec<(String, String)>,
-    /// Seconds since 1970.
+    /// Milliseconds since 1970.
     pub started: u64,
     pub ended: Ended,
     pub figures: Option<Figures>,

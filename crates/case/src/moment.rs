@@ -13,6 +13,7 @@ pub(crate) struct Moment<'a> {
     pub(crate) mappings: &'a [guest::Mapping],
     pub(crate) program: Program,
     memory: Reader<'a>,
+    stored: &'a HashMap<PathBuf, PathBuf>,
 }
 
 type Read<'a> = &'a dyn Fn(u64, &mut [u8]) -> usize;
@@ -31,7 +32,7 @@ impl<'a> Moment<'a> {
         step: u64,
         regs: guest::UserRegs,
         mappings: &'a [guest::Mapping],
-        stored: &HashMap<PathBuf, PathBuf>,
+        stored: &'a HashMap<PathBuf, PathBuf>,
         read: Read<'a>,
     ) -> Self {
         let list: Vec<image::Mapping> = mappings
@@ -53,6 +54,7 @@ impl<'a> Moment<'a> {
             mappings,
             program,
             memory: Reader(read),
+            stored,
         }
     }
 
@@ -84,6 +86,12 @@ impl<'a> Moment<'a> {
         let modules = self.program.modules();
         let module = modules.iter().find(|m| (m.start..m.end).contains(&addr));
         module.map(|m| m.name.clone())
+    }
+
+    /// What the guest calls the file of a mapping.
+    pub(crate) fn known_name(&self, map: &guest::Mapping) -> Option<PathBuf> {
+        let name = self.stored.get(&map.name).unwrap_or(&map.name);
+        (!name.as_os_str().is_empty()).then(|| name.clone())
     }
 
     pub(crate) fn registers(&self) -> Registers {

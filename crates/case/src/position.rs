@@ -66,6 +66,8 @@ fn instruction(m: &Moment<'_>, registers: &Registers) -> Option<Instruction> {
         .options_mut()
         .set_space_after_operand_separator(true);
     formatter.options_mut().set_rip_relative_addresses(false);
+    formatter.options_mut().set_branch_leading_zeros(false);
+    formatter.options_mut().set_uppercase_hex(false);
     formatter.format(&insn, &mut text);
     let symbol = m.program.symbol(pc).map(|s| match s.offset {
         0 => s.name,

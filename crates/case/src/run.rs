@@ -117,7 +117,7 @@ fn describe(launch: &guest::Launch) -> Meta {
         env: launch.env.iter().map(|(k, v)| (text(k), text(v))).collect(),
         started: SystemTime::now()
             .duration_since(UNIX_EPOCH)
-            .map_or(0, |d| d.as_secs()),
+            .map_or(0, |d| u64::try_from(d.as_millis()).unwrap_or(u64::MAX)),
         ended: Ended::Running {
             pid,
             since: meta::started_at(pid).unwrap_or(0),

@@ -15,15 +15,15 @@ pub(crate) fn crash(c: &CrashReport, paint: Paint) -> String {
     if let Some(cause) = &c.cause {
         out += &format!("  {cause}\n");
     }
-    let mut details = Vec::new();
-    if let Some((name, meaning)) = &c.code {
-        details.push(format!("{name}: {meaning}"));
-    }
-    if let Some(sent) = c.sent {
-        details.push(format!("by process {}", sent.by_pid));
-    }
-    if !details.is_empty() && (c.cause.is_none() || c.sent.is_some()) {
-        out += &format!("  {}\n", details.join(", "));
+    // The kernel pretends that the writer sent SIGPIPE to itself.
+    if c.cause.is_none()
+        && c.signal.name != "SIGPIPE"
+        && let Some((name, meaning)) = &c.code
+    {
+        out += &match c.sent {
+            Some(sent) => format!("  {meaning} (process {})\n", sent.by_pid),
+            None => format!("  {meaning} ({name})\n"),
+        };
     }
     if !c.is_fault {
         // Somebody asked the program to end; a long report would be noise.
@@ -32,9 +32,14 @@ pub(crate) fn crash(c: &CrashReport, paint: Paint) -> String {
         }
         return out + &further(&c.recording, p.step);
     }
-    out += &position::place(p, paint);
+    out += &position::source_place(p, paint);
+    // Where the kernel was asked to send a signal tells nothing; a failed instruction does.
+    if c.sent.is_none() {
+        out += &position::instruction(p);
+    }
     if let Some(e) = &p.excerpt
         && e.frame > 0
+        && c.sent.is_none()
     {
         out += &format!(
             "  died in      {}\n",

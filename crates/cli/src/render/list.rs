@@ -52,7 +52,7 @@ fn row(r: &RecordingInfo) -> [String; 6] {
         ],
         Some(m) => [
             name,
-            ago(m.started),
+            ago(m.started / 1000),
             phrase(&m.ended),
             m.figures.as_ref().map_or("?".into(), |f| number(f.steps)),
             size,
@@ -114,8 +114,8 @@ pub(crate) fn info(r: &InfoReport) -> String {
         "recorded",
         format!(
             "{}, {}, by wherefore {}",
-            date(m.started),
-            ago(m.started),
+            date(m.started / 1000),
+            ago(m.started / 1000),
             clean(&m.wherefore)
         ),
     );

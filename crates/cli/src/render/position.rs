@@ -6,42 +6,45 @@ use super::paint::Paint;
 use super::{WIDTH, clean, cut, number};
 
 /// Longer argument values are cut.
-const VALUE: usize = 40;
+const VALUE: usize = 60;
 
 /// The text for a stop at a step.
 pub(crate) fn position(p: &Position, name: &RecordingName, paint: Paint) -> String {
     let mut out = paint.strong(&format!("step {} of {name}", number(p.step)));
     out.push('\n');
-    out += &place(p, paint);
+    out += &source_place(p, paint);
+    out += &instruction(p);
     out += &stack(p, paint);
     out
 }
 
-/// The excerpt and the instruction.
-pub(super) fn place(p: &Position, paint: Paint) -> String {
-    let mut out = String::new();
+/// The source text, or as much as is known instead.
+pub(super) fn source_place(p: &Position, paint: Paint) -> String {
     match &p.excerpt {
-        Some(excerpt) => out += &source(excerpt, &p.stack.frames[excerpt.frame], paint),
-        None => {
-            if let Some(frame) = p.stack.frames.first() {
-                out += &format!("  {} {}\n", paint.rule("-->"), whereabouts(frame));
-            }
-        }
+        Some(excerpt) => source(excerpt, &p.stack.frames[excerpt.frame], paint),
+        None => match p.stack.frames.first() {
+            Some(frame) => format!("  {} {}\n", paint.rule("-->"), whereabouts(frame)),
+            None => String::new(),
+        },
     }
-    if let Some(i) = &p.instruction {
-        let symbol = i
-            .symbol
-            .as_deref()
-            .map_or(String::new(), |s| format!(" <{}>", clean(s)));
-        out += &format!("  instruction  {:#x}{symbol}:  {}\n", i.address, i.text);
-        if !i.registers.is_empty() {
-            let list: Vec<String> = i
-                .registers
-                .iter()
-                .map(|(name, value)| format!("{name} = {value:#x}"))
-                .collect();
-            out += &format!("  registers    {}\n", list.join(", "));
-        }
+}
+
+pub(super) fn instruction(p: &Position) -> String {
+    let Some(i) = &p.instruction else {
+        return String::new();
+    };
+    let symbol = i
+        .symbol
+        .as_deref()
+        .map_or(String::new(), |s| format!(" <{}>", clean(s)));
+    let mut out = format!("  instruction  {:#x}{symbol}:  {}\n", i.address, i.text);
+    if !i.registers.is_empty() {
+        let list: Vec<String> = i
+            .registers
+            .iter()
+            .map(|(name, value)| format!("{name} = {value:#x}"))
+            .collect();
+        out += &format!("  registers    {}\n", list.join(", "));
     }
     out
 }
@@ -114,7 +117,14 @@ pub(super) fn stack(p: &Position, paint: Paint) -> String {
     let mut out = paint.strong("backtrace");
     out.push('\n');
     let mut guessing = false;
-    for (i, frame) in list.frames.iter().enumerate() {
+    // What called main is the same in every program.
+    let is_start = |f: &Frame| {
+        let name = f.function.as_deref().unwrap_or("");
+        name.starts_with("__libc_start") || name == "_start"
+    };
+    let start = list.frames.iter().position(is_start).filter(|i| *i > 0);
+    let shown = start.unwrap_or(list.frames.len());
+    for (i, frame) in list.frames.iter().enumerate().take(shown) {
         if list.left_out > 0 && i == list.left_out_at {
             let rest = format!(
                 "      ... {} more frames ...\n",
@@ -138,35 +148,56 @@ pub(super) fn stack(p: &Position, paint: Paint) -> String {
 }
 
 fn frame_line(index: usize, frame: &Frame, paint: Paint) -> String {
-    const INDENT: usize = 6;
-    let head = format!("  #{index:<3}");
+    const INDENT: usize = 8;
+    let head = format!("  #{index:<3} ");
     if frame.signal_frame {
         return format!("{head}<signal handler called>\n");
     }
-    let mut call = function(frame);
+    // Words that stay together on a line.
+    let mut words = vec![function(frame)];
     if frame.line.is_some() || !frame.parameters.is_empty() {
-        let parameters: Vec<String> = frame
-            .parameters
-            .iter()
-            .map(|p| format!("{}={}", clean(&p.name), cut(&clean(&p.value), VALUE)))
-            .collect();
-        call += &format!(" ({})", parameters.join(", "));
+        let last = frame.parameters.len().saturating_sub(1);
+        words.extend(frame.parameters.iter().enumerate().map(|(i, p)| {
+            let open = if i == 0 { "(" } else { "" };
+            let close = if i == last { ")" } else { "," };
+            let value = cut(&clean(&p.value), VALUE);
+            format!("{open}{}={value}{close}", clean(&p.name))
+        }));
+        if frame.parameters.is_empty() {
+            words.push("()".to_owned());
+        }
     }
-    let call = cut(&call, 2 * (WIDTH - INDENT));
-    let place = match (&frame.file, frame.line) {
-        (Some(file), Some(line)) => format!("at {}:{line}", clean(&short(file))),
-        _ => match &frame.module_offset {
-            Some(offset) => format!("in {}", clean(offset)),
-            None => String::new(),
-        },
-    };
     let inlined = if frame.inlined { " (inlined)" } else { "" };
-    let width = INDENT + call.chars().count() + 1 + place.chars().count() + inlined.len();
-    let place = paint.faint(&format!("{place}{inlined}"));
-    let line = if width <= WIDTH {
-        format!("{head} {call} {place}")
-    } else {
-        format!("{head} {call}\n{:INDENT$}    {place}", "")
-    };
-    line.trim_end().to_owned() + "\n"
+    match (&frame.file, frame.line) {
+        (Some(file), Some(line)) => {
+            words.push(format!("at {}:{line}{inlined}", clean(&short(file))));
+        }
+        _ => words.extend(
+            frame
+                .module_offset
+                .iter()
+                .map(|o| format!("in {}", clean(o))),
+        ),
+    }
+    let place = words.len() - 1;
+    let mut out = head.clone();
+    let mut column = head.chars().count();
+    for (i, word) in words.iter().enumerate() {
+        let width = word.chars().count();
+        if i > 0 && column + 1 + width > WIDTH {
+            out += &format!("\n{:INDENT$}", "");
+            column = INDENT;
+        } else if i > 0 {
+            out.push(' ');
+            column += 1;
+        }
+        column += width;
+        out += &if i == place && place > 0 {
+            paint.faint(word)
+        } else {
+            word.clone()
+        };
+    }
+    out.push('\n');
+    out
 }
