@@ -58,8 +58,20 @@ impl<'a> Scene<'a> {
         })
     }
 
-    /// The whole comparison.
+    /// The whole comparison, with the way to repeat it by hand when something is wrong.
     pub(crate) fn check(&self) -> Result<Complaints> {
+        let mut complaints = self.three_ways()?;
+        if !complaints.is_empty() {
+            let program = self.case.program.display();
+            complaints.push(format!(
+                "by hand: wherefore run -- {program} {:?}",
+                self.case.args
+            ));
+        }
+        Ok(complaints)
+    }
+
+    fn three_ways(&self) -> Result<Complaints> {
         let mut complaints = Complaints::new();
         self.prepare()?;
         let native = self.native()?;
