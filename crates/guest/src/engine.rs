@@ -73,6 +73,8 @@ struct Ahead {
 /// Guest code bytes, page by page.
 pub(crate) struct CodeBytes {
     pages: FxHashMap<u64, Box<[u8; 4096]>>,
+    /// Pages read that the guest could change unseen; they are read again each time.
+    unguarded: Vec<u64>,
     window: Vec<u8>,
 }
 
@@ -121,20 +123,36 @@ struct Fetcher<'a> {
     code: &'a mut CodeBytes,
     maps: &'a Maps,
     memory: &'a Memory,
+    protected: &'a FxHashMap<u64, Protection>,
 }
 
-impl Fetcher<'_> {
+impl<'a> Fetcher<'a> {
+    fn new(
+        code: &'a mut CodeBytes,
+        maps: &'a Maps,
+        memory: &'a Memory,
+        protected: &'a FxHashMap<u64, Protection>,
+    ) -> Self {
+        for page in std::mem::take(&mut code.unguarded) {
+            if !protected.contains_key(&page) {
+                code.pages.remove(&page);
+            }
+        }
+        Fetcher { code, maps, memory, protected }
+    }
+
     fn page(&mut self, page: u64) -> bool {
         if self.code.pages.contains_key(&page) {
             return true;
         }
         let addr = page << 12;
-        if !self.maps.find(addr).is_some_and(|m| m.protection.execute) {
-            return false;
-        }
+        let Some(m) = self.maps.find(addr).filter(|m| m.protection.execute) else { return false };
         let mut bytes = Box::new([0; 4096]);
         if self.memory.read(addr, &mut bytes[..]) != 4096 {
             return false;
+        }
+        if m.protection.write && !self.protected.contains_key(&page) {
+            self.code.unguarded.push(page);
         }
         self.code.pages.insert(page, bytes);
         true
@@ -174,6 +192,7 @@ impl Engine {
             maps_stale: true,
             code: CodeBytes {
                 pages: FxHashMap::default(),
+                unguarded: Vec::new(),
                 window: Vec::new(),
             },
             protected: FxHashMap::default(),
@@ -509,11 +528,7 @@ impl Engine {
         self.refresh_maps()?;
         let mut block = {
             let armed = &self.armed;
-            let mut fetcher = Fetcher {
-                code: &mut self.code,
-                maps: &self.maps,
-                memory: &self.memory,
-            };
+            let mut fetcher = Fetcher::new(&mut self.code, &self.maps, &self.memory, &self.protected);
             decode(pc, MAX_INSNS, &mut fetcher, &|at| armed.contains_key(&at))
         };
         if block.insns.is_empty() && block.special.is_none() {
@@ -553,17 +568,6 @@ impl Engine {
                     let p = m.protection;
                     self.protect(page, Protection { write: false, ..p })?;
                     self.protected.insert(page, p);
-                    // Its bytes may have changed since they were read.
-                    let mut bytes = [0; 4096];
-                    self.memory
-                        .read_exact(page << 12, &mut bytes)
-                        .map_err(|_| Error::Lost)?;
-                    if self.code.pages.get(&page).is_some_and(|old| **old != bytes) {
-                        return Err(Error::Internal(format!(
-                            "code at {:#x} changed while it was read",
-                            page << 12
-                        )));
-                    }
                 }
             }
         }
@@ -840,11 +844,7 @@ impl Engine {
         let pc = self.regs.rip;
         let limit = (limit as usize).clamp(1, MAX_INSNS);
         let mut block = {
-            let mut fetcher = Fetcher {
-                code: &mut self.code,
-                maps: &self.maps,
-                memory: &self.memory,
-            };
+            let mut fetcher = Fetcher::new(&mut self.code, &self.maps, &self.memory, &self.protected);
             let armed = &self.armed;
             decode(pc, limit, &mut fetcher, &|at| armed.contains_key(&at))
         };

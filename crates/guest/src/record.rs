@@ -168,24 +168,31 @@ impl Recorder {
     /// Moves what the system-call routine has logged to the file.
     fn drain(&mut self) -> Result<(), Error> {
         let ring = self.engine.cache.layout.ring();
-        let Ok(at) = self.engine.slot(slot::RING_AT) else {
-            return Ok(());
+        let used = match self.engine.slot(slot::RING_AT) {
+            Ok(at) => at - ring,
+            // The guest is gone, and with it the mark. What is logged ends where a step is zero.
+            Err(_) => self.engine.cache.layout.ring_size(),
         };
-        if at == ring {
+        if used == 0 {
             return Ok(());
         }
-        let mut bytes = vec![0; (at - ring) as usize];
+        let mut bytes = vec![0; used as usize];
         self.engine.cache.read_shared(ring, &mut bytes);
+        let word = |i: usize| u32::from_le_bytes(bytes[i..i + 4].try_into().expect("four bytes"));
         let mut i = 0;
-        while i < bytes.len() {
-            let len =
-                u32::from_le_bytes(bytes[i + 4..i + 8].try_into().expect("four bytes")) as usize;
-            i = (i + 24 + len).next_multiple_of(8);
+        while i + 24 <= bytes.len() && (word(i + 8) | word(i + 12)) != 0 {
+            i = (i + 24 + word(i + 4) as usize).next_multiple_of(8);
             self.engine.stats.syscalls += 1;
             self.writer.events += 1;
         }
+        bytes.truncate(i);
         self.writer.raw(&bytes)?;
-        self.engine.set_slot(slot::RING_AT, ring)
+        bytes.fill(0);
+        self.engine.cache.write_shared(ring, &bytes);
+        match self.engine.set_slot(slot::RING_AT, ring) {
+            Err(Error::Lost) | Ok(()) => Ok(()),
+            Err(e) => Err(e),
+        }
     }
 
     fn log(&mut self, kind: Kind, nr: u32, result: i64, payload: Vec<u8>) -> Result<(), Error> {

@@ -736,8 +736,12 @@ impl Replay {
                 self.redo(call)?;
                 self.engine.regs.fs_base = self.engine.tracee.regs()?.fs_base;
             }
+            // How far the stack may grow is decided by the kernel here too.
             libc::SYS_setrlimit if call.args[0] == u64::from(libc::RLIMIT_STACK) => {
                 self.redo(call)?;
+            }
+            libc::SYS_prlimit64 if call.args[1] == u64::from(libc::RLIMIT_STACK) && call.args[2] != 0 => {
+                self.redo(&Call { args: [0, call.args[1], call.args[2], 0, 0, 0], ..*call })?;
             }
             _ => {}
         }
