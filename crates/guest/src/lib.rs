@@ -8,6 +8,7 @@ mod files;
 mod interrupts;
 mod launch;
 mod layout;
+mod look;
 mod maps;
 mod memory;
 mod output;
@@ -27,6 +28,7 @@ mod watch;
 
 pub use checkpoint::{CheckpointId, Spacing};
 pub use edit::{Edit, EditId, Place};
+pub use interrupts::die_of;
 pub use launch::Launch;
 pub use maps::{Mapping, Protection};
 pub use ptrace::UserRegs;
