@@ -18,12 +18,20 @@ use crate::maps::{Maps, Protection};
 use crate::memory::Memory;
 use crate::ptrace::{Resume, Tracee, UserRegs, Wait};
 use crate::signals::{Disposition, Dispositions};
+use crate::threads::Threads;
 use crate::translate::{Fetch, MAX_INSNS, Point, Request, decode, translate};
 use crate::{Error, Stats};
 
 /// Steps between two looks at the guest when nobody asked for fewer. Any number will do whose
 /// negation has a top byte that is not zero.
 const NO_LIMIT: u64 = 1 << 60;
+
+/// `stack_t` with SS_DISABLE.
+pub(crate) const DISABLED_STACK: [u8; 24] = {
+    let mut b = [0; 24];
+    b[8] = 2;
+    b
+};
 
 /// Blocks translated ahead of being reached, per stop.
 const AHEAD: usize = 24;
@@ -99,6 +107,9 @@ pub(crate) struct Engine {
     flipped: FxHashSet<u64>,
     pub(crate) stats: Stats,
     pub(crate) dispositions: Dispositions,
+    pub(crate) threads: Threads,
+    /// The alternate signal stack of the current thread, as a replay last set it.
+    pub(crate) altstack: [u8; 24],
     /// Changes whenever guest code that was translated has changed.
     epoch: u64,
     /// The guest believes that it blocks SIGTRAP.
@@ -117,6 +128,9 @@ pub(crate) struct Kept {
     protected: FxHashMap<u64, Protection>,
     regions: usize,
     epoch: u64,
+    threads: Threads,
+    page: u64,
+    altstack: [u8; 24],
 }
 
 struct Fetcher<'a> {
@@ -203,6 +217,8 @@ impl Engine {
             flipped: FxHashSet::default(),
             stats: Stats::default(),
             dispositions: Dispositions::inherited(tracee.0),
+            threads: Threads::new(),
+            altstack: DISABLED_STACK,
             epoch: 0,
             trap_blocked: false,
             last_branch: 0,
@@ -220,6 +236,9 @@ impl Engine {
             protected: self.protected.clone(),
             regions: self.cache.regions.len(),
             epoch: self.epoch,
+            threads: self.threads.clone(),
+            page: self.page,
+            altstack: self.altstack,
         }
     }
 
@@ -230,6 +249,9 @@ impl Engine {
         self.dispositions = kept.dispositions.clone();
         self.trap_blocked = kept.trap_blocked;
         self.last_branch = kept.last_branch;
+        self.threads = kept.threads.clone();
+        self.page = kept.page;
+        self.altstack = kept.altstack;
         self.pending.clear();
         if self.epoch != kept.epoch || self.protected != kept.protected {
             self.cache.clear();
