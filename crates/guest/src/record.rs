@@ -465,6 +465,10 @@ impl Recorder {
                 },
             );
         }
+        if self.hides_output(call) {
+            let effects = CallEffects { args: call.args, ..Default::default() };
+            return self.finish(call, -i64::from(libc::EINVAL), effects);
+        }
         let plan = match Plan::before(call, &self.engine.memory) {
             Ok(plan) => plan,
             Err(r) => {
@@ -566,6 +570,20 @@ impl Recorder {
             (false, _) => believed,
         };
         Ok(())
+    }
+
+    /// The call would move data to standard output or error without its passing through the
+    /// guest's memory, where a replay finds it. Programs fall back to reading and writing.
+    fn hides_output(&self, call: &Call) -> bool {
+        use std::os::unix::fs::MetadataExt;
+        let fd = match call.nr as i64 {
+            libc::SYS_sendfile => call.args[0],
+            libc::SYS_copy_file_range | libc::SYS_splice => call.args[2],
+            _ => return false,
+        };
+        let identity = |path: String| std::fs::metadata(path).ok().map(|m| (m.dev(), m.ino()));
+        let Some(target) = identity(format!("/proc/{}/fd/{}", self.leader, fd as i32)) else { return false };
+        [1, 2].iter().any(|n| identity(format!("/proc/self/fd/{n}")) == Some(target))
     }
 
     fn concerns_guest(&self, pid: u64) -> bool {

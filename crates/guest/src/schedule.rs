@@ -145,10 +145,14 @@ impl Recorder {
             }
             return Ok(None);
         };
-        if id != self.engine.threads.current {
+        let here = self.engine.threads.current;
+        if id != here {
             self.engine.exchange(id)?;
         }
         self.waiting[i].outcome = self.engine.judge_call(wait)?;
+        if id != here {
+            self.engine.exchange(here)?;
+        }
         if let Some(Outcome::Ended(wait)) = self.waiting[i].outcome {
             return self.ended(wait).map(Some);
         }
