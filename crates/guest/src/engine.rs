@@ -72,12 +72,6 @@ pub(crate) struct Pending {
     pub(crate) info: [u8; 128],
 }
 
-/// Code that will be wanted: a way out to be linked, or where a call returns to.
-struct Ahead {
-    target: u64,
-    exit: Option<u32>,
-}
-
 /// Guest code bytes, page by page.
 pub(crate) struct CodeBytes {
     pages: FxHashMap<u64, Box<[u8; 4096]>>,
@@ -542,7 +536,7 @@ impl Engine {
         &mut self,
         pc: u64,
         prologue: bool,
-        ahead: &mut VecDeque<Ahead>,
+        ahead: &mut VecDeque<(u32, u64)>,
     ) -> Result<Option<BlockId>, Error> {
         if self.cache.tables_full() {
             self.cache.clear();
@@ -569,13 +563,8 @@ impl Engine {
             bounded: false,
         };
         let t = translate(&block, request);
-        let sites: Vec<u64> = block.return_sites().collect();
         let id = self.cache.place(region, pc, block.ranges, t, prologue);
-        ahead.extend(self.cache.open_exits(id).map(|(exit, target)| Ahead {
-            target,
-            exit: Some(exit),
-        }));
-        ahead.extend(sites.into_iter().map(|target| Ahead { target, exit: None }));
+        ahead.extend(self.cache.open_exits(id));
         Ok(Some(id))
     }
 
@@ -607,25 +596,20 @@ impl Engine {
         };
         let generation = self.cache.generation;
         let mut left = AHEAD;
-        while let Some(Ahead { target, exit }) = queue.pop_front() {
+        while let Some((exit, target)) = queue.pop_front() {
             let id = match self.cache.lookup(target) {
                 Some(id) => id,
                 None if left == 0 => continue,
                 None => {
                     left -= 1;
-                    let Some(id) = self.translate_block(target, exit.is_none(), &mut queue)? else {
-                        continue;
-                    };
+                    let Some(id) = self.translate_block(target, false, &mut queue)? else { continue };
                     id
                 }
             };
             if self.cache.generation != generation {
                 break;
             }
-            match exit {
-                Some(exit) => self.cache.link(exit, id),
-                None => self.cache.make_indirect(id),
-            }
+            self.cache.link(exit, id);
         }
         match self.cache.lookup(pc) {
             Some(id) => Ok(Some(id)),
@@ -1120,6 +1104,11 @@ impl Engine {
             if self.release_page(page)? {
                 return Ok(None);
             }
+        }
+        // Returning writes to the slot; that must not be a fault of its own.
+        let mut opcode = [0];
+        if !bounded && entry.saved.rdx() && self.memory.read(entry.pc, &mut opcode) == 1 && matches!(opcode, [0xc3 | 0xf3 | 0xf2]) {
+            return Ok(None);
         }
         Ok(Some(Stop::Fault { signal, info }))
     }
