@@ -1,5 +1,5 @@
 //! A child and its parent write to the same standard output in turn.
-//! children: write to the standard output themselves
+//! children: child
 #include "guest.h"
 #include <sys/wait.h>
 

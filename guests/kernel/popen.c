@@ -1,5 +1,5 @@
 //! Reads from and writes to shell commands through popen.
-//! children: write to the standard output themselves
+//! children: SHOUT
 #include "guest.h"
 #include <sys/wait.h>
 

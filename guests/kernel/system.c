@@ -1,5 +1,5 @@
 //! Runs shell commands with system and decodes their status.
-//! children: write to the standard output themselves
+//! children: in the shell
 #include "guest.h"
 #include <sys/wait.h>
 

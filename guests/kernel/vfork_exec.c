@@ -1,5 +1,5 @@
 //! vfork and exec: the parent waits until the child is another program; failures come back.
-//! children: write to the standard output themselves
+//! children: from the child
 #include "guest.h"
 #include <sys/wait.h>
 

@@ -28,9 +28,7 @@ pub(crate) struct Case {
     pub(crate) ending: Option<Ending>,
     /// Two native runs print different things, so only the replay is held to the recorded run.
     pub(crate) nondeterministic: bool,
-    /// Children write to the standard streams. They run outside the recording, so the replay repeats only what
-    /// the guest itself wrote: a part of the recorded run's lines, in their order.
-    pub(crate) children_write: bool,
+    pub(crate) children: Children,
     pub(crate) limit: Duration,
 }
 
@@ -38,6 +36,18 @@ impl fmt::Debug for Case {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Case({})", self.name)
     }
+}
+
+/// What the guest's children write to the standard streams. They run outside the recording, so the replay repeats
+/// only what the guest itself wrote.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) enum Children {
+    #[default]
+    Silent,
+    /// Every line that contains this text, and no other.
+    Lines(String),
+    /// Nobody knows which: the replay must write a part of the recorded run's lines, in their order.
+    Unknown,
 }
 
 /// A thing to run, or the reason why it cannot be run here.

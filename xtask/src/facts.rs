@@ -3,7 +3,22 @@
 //! A header is the run of `//!` lines at the top of the file. A line `key: value` with a known key is a fact; any
 //! other line is prose. An unknown key is an error, not prose, so that a misspelt fact does not pass unseen: a line
 //! counts as a key when it starts with one lower-case word and a colon.
+//!
+//! | key | value |
+//! |---|---|
+//! | `flags`, `libs` | for the compiler, before and after the source |
+//! | `args`, `env` | words, double quotes around blanks; `NAME=VALUE` for `env` |
+//! | `stdin`, `pipe` | the standard input as a file or a pipe, `\n` for a new line; else `/dev/null` |
+//! | `file` | a name and the contents of an input file in the working directory |
+//! | `plugin` | sources of shared objects that are put into the working directory |
+//! | `exit`, `signal` | how it ends, `exit: 0` if neither is given |
+//! | `link: dynamic` | it cannot be linked statically |
+//! | `needs` | processor features, as `/proc/cpuinfo` names them |
+//! | `nondeterministic` | why two native runs differ; only the replay is compared |
+//! | `children` | text by which lines that its children print are known |
+//! | `threads` | it has more than one |
 
+use crate::case::Children;
 use crate::process::{Ending, Input};
 use anyhow::{Context, Result, bail};
 use nix::sys::signal::Signal;
@@ -23,7 +38,7 @@ pub(crate) struct Facts {
     pub(crate) ending: Option<Ending>,
     pub(crate) dynamic_only: bool,
     pub(crate) nondeterministic: bool,
-    pub(crate) children_write: bool,
+    pub(crate) children: Children,
     pub(crate) threads: bool,
 }
 
@@ -72,7 +87,7 @@ impl Facts {
             "signal" => self.ending = Some(Ending::Signal(signal(value)?)),
             "link" if value == "dynamic" => self.dynamic_only = true,
             "nondeterministic" => self.nondeterministic = true,
-            "children" => self.children_write = true,
+            "children" => self.children = Children::Lines(value.to_owned()),
             "threads" => self.threads = true,
             _ => bail!("no such fact"),
         }

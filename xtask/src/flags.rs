@@ -15,7 +15,7 @@ impl Flags {
         let mut flags = Flags::default();
         let mut args = args.iter();
         while let Some(arg) = args.next() {
-            if arg.starts_with('-') && !allowed.contains(&arg.as_str()) {
+            if arg.starts_with("--") && !allowed.contains(&arg.as_str()) {
                 bail!("no option `{arg}` here; there is {}", allowed.join(", "));
             }
             match arg.as_str() {
@@ -31,7 +31,7 @@ impl Flags {
         Ok(flags)
     }
 
-    /// A case is selected when its name contains every word given.
+    /// A case is selected when its name contains every word given; `-O2` is such a word.
     pub(crate) fn selects(&self, name: &str) -> bool {
         self.words.iter().all(|word| name.contains(word.as_str()))
     }

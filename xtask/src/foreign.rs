@@ -5,7 +5,7 @@
 mod cases;
 mod corpus;
 
-use crate::case::{Case, Fill, Plan};
+use crate::case::{Case, Children, Fill, Plan};
 use crate::flags::Flags;
 use crate::install;
 use crate::process::Input;
@@ -50,7 +50,7 @@ struct Sketch {
     files: Vec<(&'static str, String)>,
     env: Vec<(&'static str, &'static str)>,
     threads: bool,
-    children_write: bool,
+    children: Children,
     nondeterministic: bool,
     repository: bool,
 }
@@ -64,7 +64,7 @@ fn sketch(name: &'static str, program: &'static str, args: &[&'static str]) -> S
         files: Vec::new(),
         env: Vec::new(),
         threads: false,
-        children_write: false,
+        children: Children::Silent,
         nondeterministic: false,
         repository: false,
     }
@@ -91,9 +91,9 @@ impl Sketch {
         self
     }
 
-    /// Children share the standard streams; see `Case::children_write`.
+    /// Children share the standard streams.
     fn children(mut self) -> Sketch {
-        self.children_write = true;
+        self.children = Children::Unknown;
         self
     }
 
@@ -155,7 +155,7 @@ impl Sketch {
             fill,
             ending: None,
             nondeterministic: self.nondeterministic,
-            children_write: self.children_write,
+            children: self.children,
             limit: Duration::from_secs(120),
         })
     }

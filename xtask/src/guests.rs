@@ -137,7 +137,7 @@ fn case(source: &Path, name: String, facts: &Facts, variant: Variant) -> Result<
         fill,
         ending: facts.ending,
         nondeterministic: facts.nondeterministic,
-        children_write: facts.children_write,
+        children: facts.children.clone(),
         limit: Duration::from_secs(60),
     })
 }

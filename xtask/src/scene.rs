@@ -3,7 +3,7 @@
 //! All three happen at the same path, which is emptied in between, so that a program that prints its directory
 //! prints the same. Before the replay the directory is gone: whatever the replay needs must be in the recording.
 
-use crate::case::{self, Case};
+use crate::case::{self, Case, Children};
 use crate::process::{self, Ending, Job, Outcome};
 use crate::tool;
 use anyhow::{Context, Result};
@@ -58,8 +58,20 @@ impl<'a> Scene<'a> {
         })
     }
 
-    /// The whole comparison.
+    /// The whole comparison, with the way to repeat it by hand when something is wrong.
     pub(crate) fn check(&self) -> Result<Complaints> {
+        let mut complaints = self.three_ways()?;
+        if !complaints.is_empty() {
+            let program = self.case.program.display();
+            complaints.push(format!(
+                "by hand: wherefore run -- {program} {:?}",
+                self.case.args
+            ));
+        }
+        Ok(complaints)
+    }
+
+    fn three_ways(&self) -> Result<Complaints> {
         let mut complaints = Complaints::new();
         self.prepare()?;
         let native = self.native()?;
@@ -221,23 +233,26 @@ impl<'a> Scene<'a> {
             ));
             return;
         }
-        self.compare(
-            "replay",
-            recorded,
-            replayed,
-            self.case.children_write,
-            complaints,
-        );
-        if self.case.children_write {
-            let streams = [
-                ("stdout", &recorded.stdout, &replayed.stdout),
-                ("stderr", &recorded.stderr, &replayed.stderr),
-            ];
-            for (stream, all, part) in streams {
-                if let Some(line) = first_stranger(all, part) {
-                    complaints.push(format!(
-                        "replay: {stream} has a line that the recorded run has not: {line}"
-                    ));
+        match &self.case.children {
+            Children::Silent => self.compare("replay", recorded, replayed, false, complaints),
+            Children::Lines(text) => {
+                let own = Outcome {
+                    stdout: without(&recorded.stdout, text),
+                    stderr: without(&recorded.stderr, text),
+                    ending: recorded.ending,
+                };
+                self.compare("replay", &own, replayed, false, complaints);
+            }
+            Children::Unknown => {
+                self.compare("replay", recorded, replayed, true, complaints);
+                let out = ("stdout", &recorded.stdout, &replayed.stdout);
+                let err = ("stderr", &recorded.stderr, &replayed.stderr);
+                for (stream, all, part) in [out, err] {
+                    if let Some(line) = first_stranger(all, part) {
+                        complaints.push(format!(
+                            "replay: {stream} has a line that the recorded run has not: {line}"
+                        ));
+                    }
                 }
             }
         }
@@ -256,6 +271,13 @@ impl<'a> Scene<'a> {
 
 fn lines(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     bytes.split(|byte| *byte == b'\n')
+}
+
+/// The text less the lines that contain `mark`.
+fn without(text: &[u8], mark: &str) -> Vec<u8> {
+    let carries = |line: &[u8]| String::from_utf8_lossy(line).contains(mark);
+    let kept: Vec<&[u8]> = lines(text).filter(|line| !carries(line)).collect();
+    kept.join(&b'\n')
 }
 
 fn shown(line: Option<&[u8]>) -> String {
@@ -312,6 +334,15 @@ mod tests {
             first_difference(b"a\n", b"a\nc"),
             "in line 2: \"c\" instead of \"\""
         );
+    }
+
+    #[test]
+    fn lines_of_children_are_left_out() {
+        assert_eq!(
+            without(b"mine\nfrom child\nmine too\n", "child"),
+            b"mine\nmine too\n"
+        );
+        assert_eq!(without(b"a", "child"), b"a");
     }
 
     #[test]

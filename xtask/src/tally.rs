@@ -83,12 +83,16 @@ impl Tally {
         for (name, _) in &self.failed {
             println!("failed: {name}");
         }
+        let nothing = self.passed + self.failed.len() + self.skipped.len() == 0;
+        if nothing {
+            println!("nothing was run: no case has a name like that");
+        }
         println!(
             "{} passed, {} failed, {} skipped",
             self.passed,
             self.failed.len(),
             self.skipped.len()
         );
-        self.failed.is_empty()
+        self.failed.is_empty() && !nothing
     }
 }

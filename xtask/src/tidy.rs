@@ -86,13 +86,15 @@ fn crates(complaints: &mut Complaints) -> Result<()> {
             .unwrap_or(place)
             .display()
             .to_string();
-        if !map.contains(&format!("`{folder}`")) && !map.contains(&format!("`{folder}/`")) {
+        let spellings =
+            [&folder, &format!("{folder}/"), &name.to_owned()].map(|text| format!("`{text}`"));
+        if !spellings.iter().any(|spelling| map.contains(spelling)) {
             complaints.push(format!("ARCHITECTURE.md does not name `{folder}`"));
         }
         let roots = ["src/lib.rs", "src/main.rs"].map(|root| place.join(root));
         for root in roots.iter().filter(|root| root.exists() && name != UNSAFE) {
             if !fs::read_to_string(root)?.contains("#![forbid(unsafe_code)]") {
-                complaints.push(format!("{} does not forbid unsafe code", root.display()));
+                complaints.push(format!("{folder}: {name} does not forbid unsafe code"));
             }
         }
     }
