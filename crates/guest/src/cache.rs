@@ -351,8 +351,11 @@ impl Cache {
             let host = start + u64::from(offset);
             self.shared.write(self.return_slot(pc), &host.to_le_bytes());
         }
-        self.blocks[id.0 as usize].landings =
-            t.landings.iter().map(|&(pc, offset)| (pc, start + u64::from(offset))).collect();
+        self.blocks[id.0 as usize].landings = t
+            .landings
+            .iter()
+            .map(|&(pc, offset)| (pc, start + u64::from(offset)))
+            .collect();
         self.by_pc.insert(pc, id);
         self.translated += 1;
         if prologue {

@@ -146,7 +146,12 @@ impl<'a> Fetcher<'a> {
                 code.pages.remove(&page);
             }
         }
-        Fetcher { code, maps, memory, protected }
+        Fetcher {
+            code,
+            maps,
+            memory,
+            protected,
+        }
     }
 
     fn page(&mut self, page: u64) -> bool {
@@ -154,7 +159,9 @@ impl<'a> Fetcher<'a> {
             return true;
         }
         let addr = page << 12;
-        let Some(m) = self.maps.find(addr).filter(|m| m.protection.execute) else { return false };
+        let Some(m) = self.maps.find(addr).filter(|m| m.protection.execute) else {
+            return false;
+        };
         let mut bytes = Box::new([0; 4096]);
         if self.memory.read(addr, &mut bytes[..]) != 4096 {
             return false;
@@ -544,7 +551,8 @@ impl Engine {
         self.refresh_maps()?;
         let mut block = {
             let armed = &self.armed;
-            let mut fetcher = Fetcher::new(&mut self.code, &self.maps, &self.memory, &self.protected);
+            let mut fetcher =
+                Fetcher::new(&mut self.code, &self.maps, &self.memory, &self.protected);
             decode(pc, MAX_INSNS, &mut fetcher, &|at| armed.contains_key(&at))
         };
         if block.insns.is_empty() && block.special.is_none() {
@@ -602,7 +610,9 @@ impl Engine {
                 None if left == 0 => continue,
                 None => {
                     left -= 1;
-                    let Some(id) = self.translate_block(target, false, &mut queue)? else { continue };
+                    let Some(id) = self.translate_block(target, false, &mut queue)? else {
+                        continue;
+                    };
                     id
                 }
             };
@@ -850,7 +860,8 @@ impl Engine {
         let pc = self.regs.rip;
         let limit = (limit as usize).clamp(1, MAX_INSNS);
         let mut block = {
-            let mut fetcher = Fetcher::new(&mut self.code, &self.maps, &self.memory, &self.protected);
+            let mut fetcher =
+                Fetcher::new(&mut self.code, &self.maps, &self.memory, &self.protected);
             let armed = &self.armed;
             decode(pc, limit, &mut fetcher, &|at| armed.contains_key(&at))
         };
@@ -1107,7 +1118,11 @@ impl Engine {
         }
         // Returning writes to the slot; that must not be a fault of its own.
         let mut opcode = [0];
-        if !bounded && entry.saved.rdx() && self.memory.read(entry.pc, &mut opcode) == 1 && matches!(opcode, [0xc3 | 0xf3 | 0xf2]) {
+        if !bounded
+            && entry.saved.rdx()
+            && self.memory.read(entry.pc, &mut opcode) == 1
+            && matches!(opcode, [0xc3 | 0xf3 | 0xf2])
+        {
             return Ok(None);
         }
         Ok(Some(Stop::Fault { signal, info }))
