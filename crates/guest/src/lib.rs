@@ -39,5 +39,5 @@ pub use recording::{FileRef, VERSION};
 pub use replay::{
     Halt, Limits, OutputKind, Replay, Sink, StopAt, Syscalls, Until, Watch, pass_through,
 };
-pub use threads::ThreadId;
 pub use report::{Crash, End, Error, Stats};
+pub use threads::ThreadId;

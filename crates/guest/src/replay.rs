@@ -623,7 +623,9 @@ impl Replay {
         let event = self.take()?.expect("just seen");
         let id = ThreadId(event.nr);
         if self.engine.threads.find(id).is_none() && id != self.engine.threads.current {
-            return Err(Error::damaged("it switches to a thread that does not exist"));
+            return Err(Error::damaged(
+                "it switches to a thread that does not exist",
+            ));
         }
         let old = self.engine.threads.current;
         self.engine.switch_green(id, step)?;
@@ -641,14 +643,18 @@ impl Replay {
 
     /// A thread begins, in this process thread like all others.
     fn new_thread(&mut self, call: &Call, ret: i64) -> Result<(), Error> {
-        let Some(a) = self.engine.clone_arguments(call) else { return Ok(()) };
+        let Some(a) = self.engine.clone_arguments(call) else {
+            return Ok(());
+        };
         if a.flags & libc::CLONE_THREAD as u64 == 0 || ret < 0 {
             return Ok(());
         }
         let regs = self.engine.new_thread_regs(&a);
         let mut green = self.engine.green_state()?;
         green.altstack = crate::engine::DISABLED_STACK;
-        self.engine.add_thread(self.engine.tracee, regs, Some(green)).map(drop)
+        self.engine
+            .add_thread(self.engine.tracee, regs, Some(green))
+            .map(drop)
     }
 
     // ---- system calls ------------------------------------------------------------------------
@@ -811,8 +817,13 @@ impl Replay {
             libc::SYS_setrlimit if call.args[0] == u64::from(libc::RLIMIT_STACK) => {
                 self.redo(call)?;
             }
-            libc::SYS_prlimit64 if call.args[1] == u64::from(libc::RLIMIT_STACK) && call.args[2] != 0 => {
-                self.redo(&Call { args: [0, call.args[1], call.args[2], 0, 0, 0], ..*call })?;
+            libc::SYS_prlimit64
+                if call.args[1] == u64::from(libc::RLIMIT_STACK) && call.args[2] != 0 =>
+            {
+                self.redo(&Call {
+                    args: [0, call.args[1], call.args[2], 0, 0, 0],
+                    ..*call
+                })?;
             }
             _ => {}
         }
