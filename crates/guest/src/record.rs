@@ -22,6 +22,8 @@ pub struct Recorded {
     pub end: End,
     pub stats: Stats,
     pub notes: Vec<String>,
+    /// What the guest knew stored files as, by the path of the copy.
+    pub files: std::collections::HashMap<PathBuf, PathBuf>,
 }
 
 /// A guest under recording.
@@ -136,6 +138,7 @@ impl Recorder {
                     end,
                     stats: self.engine.stats.clone(),
                     notes: std::mem::take(&mut self.notes),
+                    files: std::mem::take(&mut self.names),
                 })
             }
             Err(e) => {
