@@ -196,6 +196,7 @@ impl Replay {
             args: vec!["guest".into()],
             env: Vec::new(),
             cwd: None,
+            streams: [None, None, None],
         };
         let tracee = launch::start(&launch, &restore)?;
         let files = Files::of(&std::path::absolute(folder).map_err(Error::Disk)?);
@@ -279,6 +280,11 @@ impl Replay {
         self.interrupt.clone()
     }
 
+    /// Whether somebody has asked for a stop; asking is done with then.
+    pub(crate) fn interrupted_from_outside(&self) -> bool {
+        self.interrupt.swap(false, Ordering::SeqCst)
+    }
+
     /// Runs until one of the conditions holds or the guest ends.
     pub fn run(&mut self, until: &Until) -> Result<Halt, Error> {
         if let Some(end) = self.ended {
@@ -323,7 +329,7 @@ impl Replay {
             if until.step.is_some_and(|goal| step >= goal) {
                 return Ok(Halt::Step);
             }
-            if self.interrupt.swap(false, Ordering::SeqCst) {
+            if self.interrupted_from_outside() {
                 return Ok(Halt::Interrupted);
             }
             if step - first_step >= self.limits.steps {
