@@ -21,6 +21,12 @@ impl Chance {
         self.word() % n
     }
 
+    /// A number below a power of two up to 2^(n-1), each as likely.
+    pub(crate) fn scaled(&mut self, n: u64) -> u64 {
+        let power = self.below(n);
+        self.below(1 << power)
+    }
+
     pub(crate) fn one_in(&mut self, n: u64) -> bool {
         self.below(n) == 0
     }

@@ -66,6 +66,7 @@ impl Program {
                 .arg("-o")
                 .arg(&partial)
                 .arg(&source)
+                .args((!flags.contains(&"-nostdlib")).then_some("-lm"))
                 .output()
                 .expect("gcc can be started");
             let complaint = String::from_utf8_lossy(&out.stderr);
@@ -126,7 +127,7 @@ impl Program {
         }
     }
 
-    fn stdin(&self) -> File {
+    pub(crate) fn stdin(&self) -> File {
         let mut f = tempfile::tempfile().expect("a temporary file");
         std::io::Write::write_all(&mut f, &self.input).expect("the guest's input");
         std::io::Seek::rewind(&mut f).expect("the guest's input");
