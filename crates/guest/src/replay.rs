@@ -362,6 +362,9 @@ impl Replay {
                 self.engine.go(Some(goal))?
             };
             self.engine.pending.clear();
+            // Only the instruction at which the run began is let through, not what came after.
+            let here =
+                here && self.engine.step()? <= step + u64::from(matches!(stop, Stop::Syscall));
             let end = match stop {
                 Stop::Boundary => None,
                 Stop::Syscall => {
