@@ -779,6 +779,11 @@ impl Engine {
         self.reset_step(step)?;
         if rcx_saved {
             self.regs.rcx = self.slot(slot::RCX)?;
+            // A stop armed here has been counted down on the way in; the guest has not passed it.
+            if let Some(&n) = self.armed.get(&pc) {
+                let left = self.slot(slot::STOPS + n * 8)?;
+                self.set_slot(slot::STOPS + n * 8, left.wrapping_add(1))?;
+            }
         } else {
             // The flags are about to be recomputed; one instruction on, they are the guest's.
             match self.past_armed(1)? {

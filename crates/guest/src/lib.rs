@@ -5,6 +5,7 @@ mod checkpoint;
 mod edit;
 mod engine;
 mod files;
+mod inspect;
 mod interrupts;
 mod launch;
 mod layout;

@@ -202,6 +202,7 @@ impl Replay {
             args: vec!["guest".into()],
             env: Vec::new(),
             cwd: None,
+            streams: [None, None, None],
         };
         let tracee = launch::start(&launch, &restore)?;
         let files = Files::of(&std::path::absolute(folder).map_err(Error::Disk)?);
@@ -288,6 +289,11 @@ impl Replay {
         self.interrupt.clone()
     }
 
+    /// Whether somebody has asked for a stop; asking is done with then.
+    pub(crate) fn interrupted_from_outside(&self) -> bool {
+        self.interrupt.swap(false, Ordering::SeqCst)
+    }
+
     /// Runs until one of the conditions holds or the guest ends.
     pub fn run(&mut self, until: &Until) -> Result<Halt, Error> {
         if let Some(end) = self.ended {
@@ -332,7 +338,7 @@ impl Replay {
             if until.step.is_some_and(|goal| step >= goal) {
                 return Ok(Halt::Step);
             }
-            if self.interrupt.swap(false, Ordering::SeqCst) {
+            if self.interrupted_from_outside() {
                 return Ok(Halt::Interrupted);
             }
             if step - first_step >= self.limits.steps {
@@ -371,6 +377,9 @@ impl Replay {
                 self.engine.go(Some(goal))?
             };
             self.engine.pending.clear();
+            // Only the instruction at which the run began is let through, not what came after.
+            let here =
+                here && self.engine.step()? <= step + u64::from(matches!(stop, Stop::Syscall));
             let end = match stop {
                 Stop::Boundary => None,
                 Stop::Syscall => {

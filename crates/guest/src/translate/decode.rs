@@ -118,7 +118,7 @@ pub(crate) fn decode(
         let begin = at;
         let mut decoder = Decoder::with_ip(64, bytes, at, DecoderOptions::NONE);
         loop {
-            if block.insns.len() >= limit || (at != pc && is_stop(at)) {
+            if block.insns.len() >= limit || (!block.insns.is_empty() && is_stop(at)) {
                 block.note(begin, at);
                 break 'pieces;
             }
