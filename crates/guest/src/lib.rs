@@ -9,7 +9,6 @@ mod inspect;
 mod interrupts;
 mod launch;
 mod layout;
-mod look;
 mod maps;
 mod memory;
 mod output;
