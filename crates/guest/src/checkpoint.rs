@@ -10,9 +10,9 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use crate::Error;
+use crate::descriptors::Descriptors;
 use crate::engine::Kept;
 use crate::memory::Memory;
-use crate::output::Outputs;
 use crate::ptrace::Tracee;
 use crate::recording::{Event, Reader};
 use crate::replay::{Halt, Replay, Until};
@@ -31,7 +31,7 @@ pub(crate) struct Checkpoint {
     next: Option<Event>,
     names: HashMap<PathBuf, PathBuf>,
     brk: u64,
-    outputs: Outputs,
+    descriptors: Descriptors,
     stops: Stops,
     edited: bool,
     in_call: Vec<ThreadId>,
@@ -76,6 +76,11 @@ impl Replay {
         if self.ended.is_some() {
             return Err(Error::Ended);
         }
+        if self.private.is_some() {
+            return Err(Error::Request(
+                "a run that has left the recording cannot be kept: its files are not".into(),
+            ));
+        }
         let step = self.engine.step()?;
         let tracee = self.engine.copy()?;
         Ok(Checkpoint {
@@ -86,7 +91,7 @@ impl Replay {
             next: self.next.clone(),
             names: self.names.clone(),
             brk: self.brk,
-            outputs: self.outputs.clone(),
+            descriptors: self.descriptors.clone(),
             stops: self.stops.clone(),
             edited: self.edited,
             in_call: self.in_call.clone(),
@@ -139,13 +144,15 @@ impl Replay {
         self.next = c.next.clone();
         self.names = c.names.clone();
         self.brk = c.brk;
-        self.outputs = c.outputs.clone();
+        self.descriptors = c.descriptors.clone();
         self.stops = c.stops.clone();
         self.stops.rearm(&mut self.engine);
         self.edited = c.edited;
         self.in_call = c.in_call.clone();
         self.gone = c.gone.clone();
         self.ended = None;
+        self.private = None;
+        self.to_deliver.clear();
         Ok(())
     }
 
@@ -190,7 +197,7 @@ impl Replay {
 
     /// Called between stretches of a long run.
     pub(crate) fn maybe_checkpoint(&mut self) -> Result<(), Error> {
-        if self.last_automatic.elapsed() < self.spacing.time || self.ended.is_some() {
+        if self.last_automatic.elapsed() < self.spacing.time || self.edited {
             return Ok(());
         }
         let step = self.engine.step()?;

@@ -2,6 +2,7 @@
 
 mod cache;
 mod checkpoint;
+mod descriptors;
 mod edit;
 mod engine;
 mod files;
@@ -11,7 +12,7 @@ mod launch;
 mod layout;
 mod maps;
 mod memory;
-mod output;
+mod private;
 mod process;
 mod ptrace;
 mod record;
@@ -33,6 +34,7 @@ pub use edit::{Edit, EditId, Place};
 pub use interrupts::die_of;
 pub use launch::Launch;
 pub use maps::{Mapping, Protection};
+pub use private::Departure;
 pub use ptrace::UserRegs;
 pub use record::{Recorded, Recorder};
 pub use recording::{FileRef, VERSION};
