@@ -16,6 +16,7 @@ use crate::output::Outputs;
 use crate::ptrace::Tracee;
 use crate::recording::{Event, Reader};
 use crate::replay::{Halt, Replay, Until};
+use crate::shared::Objects;
 use crate::stops::Stops;
 
 /// Names a checkpoint of one replay.
@@ -33,6 +34,7 @@ pub(crate) struct Checkpoint {
     outputs: Outputs,
     stops: Stops,
     edited: bool,
+    objects: Objects,
 }
 
 impl Checkpoint {
@@ -75,6 +77,7 @@ impl Replay {
         }
         let step = self.engine.step()?;
         let tracee = self.engine.copy()?;
+        let objects = self.engine.separate(tracee, &self.objects)?;
         Ok(Checkpoint {
             tracee,
             step,
@@ -86,6 +89,7 @@ impl Replay {
             outputs: self.outputs.clone(),
             stops: self.stops.clone(),
             edited: self.edited,
+            objects,
         })
     }
 
@@ -125,6 +129,7 @@ impl Replay {
         self.engine.restore(&c.kept)?;
         self.engine.can_deliver = false;
         let running = self.engine.copy()?;
+        self.objects = self.engine.separate(running, &c.objects)?;
         self.engine.tracee = running;
         self.engine.memory = Memory::of(running.0);
         crate::interrupts::guest(running.0);

@@ -1,5 +1,6 @@
 //! The engine: runs a program under full control, repeatably.
 
+mod alias;
 mod cache;
 mod checkpoint;
 mod edit;
@@ -12,6 +13,7 @@ mod look;
 mod maps;
 mod memory;
 mod output;
+mod outside;
 mod process;
 mod ptrace;
 mod record;
@@ -19,6 +21,7 @@ mod recording;
 mod replay;
 mod report;
 mod routines;
+mod shared;
 mod signals;
 mod special;
 mod start;

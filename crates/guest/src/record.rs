@@ -8,9 +8,11 @@ use crate::engine::{Engine, Pending, Stop};
 use crate::files::Files;
 use crate::launch::{self, Launch};
 use crate::layout::slot;
+use crate::outside::Outside;
 use crate::process::Outcome;
 use crate::ptrace::{Resume, Tracee, Wait};
 use crate::recording::{CallEffects, Event, FileRef, Kind, Writer};
+use crate::shared::segment;
 use crate::signals::Disposition;
 use crate::start::{self, recording_class};
 use crate::{Crash, End, Error, Stats, special};
@@ -30,7 +32,9 @@ pub struct Recorder {
     /// Stored files by their path in the recording, with the names the guest knew.
     pub(crate) names: std::collections::HashMap<PathBuf, PathBuf>,
     pub(crate) notes: Vec<String>,
-    guarded: bool,
+    pub(crate) guarded: bool,
+    /// Memory that others can write.
+    pub(crate) outside: Outside,
     /// What the guest believes of its CPUs.
     affinity: Vec<u8>,
     on_crash: Option<Box<dyn FnMut(&Crash<'_>)>>,
@@ -58,6 +62,7 @@ impl Recorder {
             names,
             notes: Vec::new(),
             guarded: false,
+            outside: Outside::default(),
             affinity,
             on_crash,
         })
@@ -129,8 +134,7 @@ impl Recorder {
             self.drain()?;
             if self.guarded != !self.engine.protected.is_empty() {
                 self.guarded = !self.guarded;
-                let guarded = self.guarded;
-                self.engine.set_classes(&|nr| recording_class(nr, guarded));
+                self.set_fast_path();
             }
             let end = match stop {
                 Stop::Boundary => None,
@@ -314,10 +318,11 @@ impl Recorder {
     ) -> Result<Option<End>, Error> {
         let p = self.engine.pending.pop_back().ok_or(Error::Lost)?;
         let masks = special::masks(self.engine.tracee)?;
-        let writes = match plan {
+        let mut writes = match plan {
             Some(plan) => self.written(plan, -i64::from(libc::EINTR))?,
             None => Vec::new(),
         };
+        writes.extend(self.outside_writes(call, code, None)?);
         let effects = CallEffects {
             args: call.args,
             writes,
@@ -375,7 +380,7 @@ impl Recorder {
         }
     }
 
-    fn note(&mut self, text: String) {
+    pub(crate) fn note(&mut self, text: String) {
         if !self.notes.contains(&text) {
             self.notes.push(text);
         }
@@ -386,8 +391,10 @@ impl Recorder {
         &mut self,
         call: &Call,
         ret: i64,
-        effects: CallEffects,
+        mut effects: CallEffects,
     ) -> Result<Option<End>, Error> {
+        let writes = self.outside_writes(call, ret, effects.file.as_ref())?;
+        effects.writes.extend(writes);
         self.log(Kind::Call, call.nr as u32, ret, effects.encode())?;
         self.engine.return_from_call(ret);
         Ok(None)
@@ -555,10 +562,21 @@ impl Recorder {
         } else {
             None
         };
+        let detached = match nr {
+            libc::SYS_shmdt => self.engine.attached(addr)?,
+            _ => Vec::new(),
+        };
         let plan = Plan::before(call, &self.engine.memory);
         match self.engine.guest_call(call)? {
             Outcome::Returned(ret) => {
+                for (a, b) in detached {
+                    self.engine.changed(a, b);
+                }
                 self.engine.note_address_space(call, ret);
+                let file = match nr {
+                    libc::SYS_shmat => self.attached(call, ret)?,
+                    _ => file,
+                };
                 let writes = match &plan {
                     Ok(plan) => self.written(plan, ret)?,
                     Err(_) => Vec::new(),
@@ -577,6 +595,16 @@ impl Recorder {
             Outcome::Ended(wait) => Ok(Some(self.ended(wait)?)),
             Outcome::Event(_) => Err(Error::Internal("an unexpected process event".into())),
         }
+    }
+
+    /// How the segment just attached is written down.
+    fn attached(&mut self, call: &Call, ret: i64) -> Result<Option<FileRef>, Error> {
+        if (-4095..0).contains(&ret) {
+            return Ok(None);
+        }
+        let places = self.engine.attached(ret as u64)?;
+        let size = places.iter().map(|(a, b)| b - a).sum();
+        Ok(Some(segment(call.args[0], size)))
     }
 
     fn keep_mapped(&mut self, fd: i32) -> Result<Option<FileRef>, Error> {
@@ -646,6 +674,7 @@ impl Recorder {
                 self.engine = engine;
                 self.names = names;
                 self.guarded = false;
+                self.outside = Outside::default();
                 Ok(None)
             }
             Outcome::Ended(wait) => Ok(Some(self.ended(wait)?)),
@@ -682,6 +711,7 @@ impl Recorder {
         let plan = Plan::before(call, &self.engine.memory).ok();
         self.engine.unprotect_all()?;
         self.engine.changed_code_guards();
+        self.outside.inherited(&self.engine.maps);
         let before = if shared {
             Some(self.engine.copy()?)
         } else {

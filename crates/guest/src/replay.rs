@@ -21,6 +21,7 @@ use crate::launch::{self, Launch};
 use crate::output::Outputs;
 use crate::process::Outcome;
 use crate::recording::{CallEffects, Event, Kind, Reader};
+use crate::shared::Objects;
 use crate::signals::Disposition;
 use crate::start::{self, Snapshot};
 use crate::stops::{Purpose, Stops};
@@ -130,7 +131,7 @@ pub struct Replay {
     pub(crate) engine: Engine,
     pub(crate) reader: Reader,
     pub(crate) next: Option<Event>,
-    files: Files,
+    pub(crate) files: Files,
     pub(crate) names: HashMap<PathBuf, PathBuf>,
     pub(crate) brk: u64,
     pub(crate) outputs: Outputs,
@@ -155,6 +156,8 @@ pub struct Replay {
     interrupt: Arc<AtomicBool>,
     limits: Limits,
     checkpointing: bool,
+    /// The guest's shared memory.
+    pub(crate) objects: Objects,
 }
 
 /// A sink that passes output on to where the guest's would go.
@@ -231,6 +234,7 @@ impl Replay {
             interrupt: Arc::default(),
             limits: Limits::default(),
             checkpointing: false,
+            objects: Objects::default(),
         };
         replay.next = replay.reader.next()?;
         Ok(replay)
@@ -631,15 +635,20 @@ impl Replay {
                 abi::describe(&call, None)
             )));
         }
-        for (addr, bytes) in &effects.writes {
-            self.engine.put(*addr, bytes)?;
+        // What a call that makes a mapping writes is what there is to see in it.
+        let space = abi::class(&call) == Class::AddressSpace;
+        if !space {
+            self.put_effects(&effects)?;
         }
         if (-516..=-512).contains(&ret) {
             return self.interrupted(&call, ret);
         }
         self.forward(&call, ret);
         match abi::class(&call) {
-            Class::AddressSpace => self.address_space(&call, ret, &effects)?,
+            Class::AddressSpace => {
+                self.address_space(&call, ret, &effects)?;
+                self.put_effects(&effects)?;
+            }
             Class::GuestState => {
                 if call.nr as i64 == libc::SYS_rt_sigreturn {
                     self.engine.sigreturn()?;
@@ -773,7 +782,9 @@ impl Replay {
         let [a, len, c, flags, _, offset] = call.args;
         let got = match call.nr as i64 {
             libc::SYS_mmap => {
-                if let Some(f) = &effects.file {
+                if flags & libc::MAP_SHARED as u64 != 0 {
+                    self.map_shared(call, at, effects.file.as_ref())?;
+                } else if let Some(f) = &effects.file {
                     let whole = (len + 0xfff) & !0xfff;
                     self.engine
                         .map_stored(f, &self.files, at, whole, c & 7, offset)?;
@@ -793,6 +804,16 @@ impl Replay {
                         return Err(self.diverged("a mapping could not be made again"));
                     }
                 }
+                ret
+            }
+            libc::SYS_shmat => {
+                let segment = effects.file.as_ref();
+                let segment = segment.ok_or(Error::damaged("an attached segment has no size"))?;
+                self.attach(call, at, segment)?;
+                ret
+            }
+            libc::SYS_shmdt => {
+                self.detach(a)?;
                 ret
             }
             libc::SYS_brk => {
@@ -856,6 +877,7 @@ impl Replay {
         let snapshot = Snapshot::decode(&event.payload)?;
         self.names = self.engine.rebuild(&snapshot, &self.files)?;
         self.brk = snapshot.brk;
+        self.objects = Objects::default();
         self.engine.dispositions.reset_handlers();
         self.engine.reset_kernel_signals()?;
         self.engine.reset_vector_state()?;
