@@ -52,9 +52,34 @@ pub(crate) struct Outside {
 struct Watched {
     start: u64,
     end: u64,
+    inode: u64,
+    offset: u64,
     large: bool,
     /// Reading beyond the end of a file ends the matter for the rest of the mapping.
     is_file: bool,
+}
+
+/// A stretch of a file that the guest has written with a system call. The device is left out, which
+/// some file systems show differently in different places.
+struct Wrote {
+    inode: u64,
+    from: u64,
+    to: u64,
+}
+
+impl Watched {
+    /// Where this mapping shows what was written.
+    fn window(&self, wrote: &Wrote) -> Option<(u64, u64)> {
+        let from = (wrote.from & !0xfff).max(self.offset);
+        let to = wrote.to.next_multiple_of(4096);
+        let to = to.min(self.offset + (self.end - self.start));
+        (self.inode == wrote.inode && from < to).then(|| {
+            (
+                self.start + from - self.offset,
+                self.start + to - self.offset,
+            )
+        })
+    }
 }
 
 /// A mapping just made, and the copy that a replay will have in its place.
@@ -120,6 +145,8 @@ impl Outside {
             .map(|m| Watched {
                 start: m.start,
                 end: m.end,
+                inode: m.object.1,
+                offset: m.offset,
                 large: m.end - m.start > LARGE,
                 is_file: !m.is_named("/dev/zero (deleted)"),
             })
@@ -130,14 +157,21 @@ impl Outside {
     }
 
     /// Compares, and returns what differs; an empty stretch is a page that is no longer there.
-    fn compare(&mut self, engine: &Engine, fresh: &Fresh) -> Vec<(u64, Vec<u8>)> {
+    fn compare(
+        &mut self,
+        engine: &Engine,
+        fresh: &Fresh,
+        wrote: Option<&Wrote>,
+    ) -> Vec<(u64, Vec<u8>)> {
         let mut out = Vec::new();
         let mut buffer = vec![0; CHUNK];
         for i in 0..self.watched.len() {
             let (start, end) = (self.watched[i].start, self.watched[i].end);
             let is_file = self.watched[i].is_file;
             let runs = if self.watched[i].large {
-                engine.present(start, end)
+                let mut runs = engine.present(start, end);
+                runs.extend(wrote.and_then(|w| self.watched[i].window(w)));
+                runs
             } else {
                 vec![(start, end)]
             };
@@ -201,7 +235,9 @@ impl Recorder {
         if !self.outside.active {
             return Ok(Vec::new());
         }
-        let writes = self.outside.compare(&self.engine, &fresh);
+        let large = self.outside.watched.iter().any(|w| w.large);
+        let wrote = large.then(|| self.engine.wrote(call, ret)).flatten();
+        let writes = self.outside.compare(&self.engine, &fresh, wrote.as_ref());
         for (at, bytes) in &writes {
             self.engine.code_changed(*at, bytes.len() as u64)?;
         }
@@ -296,6 +332,45 @@ impl Recorder {
 }
 
 impl Engine {
+    /// What a call that has succeeded wrote to a file.
+    fn wrote(&self, call: &Call, ret: i64) -> Option<Wrote> {
+        if ret < 0 {
+            return None;
+        }
+        let n = ret as u64;
+        let [a, b, c, d, ..] = call.args;
+        let fd = match call.nr as i64 {
+            libc::SYS_copy_file_range => c,
+            _ => a,
+        };
+        let at_position = || self.position(fd as i32).map(|p| (p.saturating_sub(n), p));
+        let (from, to) = match call.nr as i64 {
+            libc::SYS_pwrite64 | libc::SYS_pwritev => (d, d + n),
+            libc::SYS_pwritev2 if d != u64::MAX => (d, d + n),
+            libc::SYS_pwritev2 | libc::SYS_write | libc::SYS_writev | libc::SYS_sendfile => {
+                at_position()?
+            }
+            libc::SYS_copy_file_range if d == 0 => at_position()?,
+            libc::SYS_copy_file_range => {
+                let to = self.memory.read_u64(d).ok()?;
+                (to.saturating_sub(n), to)
+            }
+            libc::SYS_fallocate => (c, c.saturating_add(d)),
+            // Its new last page tells a replay how long it has become.
+            libc::SYS_ftruncate if b > 0 => (b - 1, b),
+            _ => return None,
+        };
+        let file = std::fs::metadata(format!("/proc/{}/fd/{}", self.tracee.0, fd as i32));
+        let inode = std::os::unix::fs::MetadataExt::ino(&file.ok()?);
+        Some(Wrote { inode, from, to })
+    }
+
+    fn position(&self, fd: i32) -> Option<u64> {
+        let info = std::fs::read_to_string(format!("/proc/{}/fdinfo/{fd}", self.tracee.0)).ok()?;
+        let at = info.lines().find_map(|l| l.strip_prefix("pos:"))?;
+        at.trim().parse().ok()
+    }
+
     /// The guest has this descriptor open for writing.
     fn can_write(&self, fd: i32) -> bool {
         let info = std::fs::read_to_string(format!("/proc/{}/fdinfo/{fd}", self.tracee.0));
