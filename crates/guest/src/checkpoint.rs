@@ -18,6 +18,7 @@ use crate::recording::{Event, Reader};
 use crate::replay::{Halt, Replay, Until};
 use crate::shared::Objects;
 use crate::stops::Stops;
+use crate::threads::ThreadId;
 
 /// Names a checkpoint of one replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -35,6 +36,8 @@ pub(crate) struct Checkpoint {
     stops: Stops,
     edited: bool,
     objects: Objects,
+    in_call: Vec<ThreadId>,
+    gone: Vec<ThreadId>,
 }
 
 impl Checkpoint {
@@ -90,6 +93,8 @@ impl Replay {
             stops: self.stops.clone(),
             edited: self.edited,
             objects,
+            in_call: self.in_call.clone(),
+            gone: self.gone.clone(),
         })
     }
 
@@ -143,6 +148,8 @@ impl Replay {
         self.stops = c.stops.clone();
         self.stops.rearm(&mut self.engine);
         self.edited = c.edited;
+        self.in_call = c.in_call.clone();
+        self.gone = c.gone.clone();
         self.ended = None;
         Ok(())
     }

@@ -19,12 +19,20 @@ use crate::maps::{Maps, Protection};
 use crate::memory::Memory;
 use crate::ptrace::{Resume, Tracee, UserRegs, Wait};
 use crate::signals::{Disposition, Dispositions};
+use crate::threads::Threads;
 use crate::translate::{Fetch, MAX_INSNS, Point, Request, decode, translate};
 use crate::{Error, Stats};
 
 /// Steps between two looks at the guest when nobody asked for fewer. Any number will do whose
 /// negation has a top byte that is not zero.
 const NO_LIMIT: u64 = 1 << 60;
+
+/// `stack_t` with SS_DISABLE.
+pub(crate) const DISABLED_STACK: [u8; 24] = {
+    let mut b = [0; 24];
+    b[8] = 2;
+    b
+};
 
 /// Blocks translated ahead of being reached, per stop.
 const AHEAD: usize = 24;
@@ -65,12 +73,6 @@ pub(crate) struct Pending {
     pub(crate) info: [u8; 128],
 }
 
-/// Code that will be wanted: a way out to be linked, or where a call returns to.
-struct Ahead {
-    target: u64,
-    exit: Option<u32>,
-}
-
 /// Guest code bytes, page by page.
 pub(crate) struct CodeBytes {
     pub(crate) pages: FxHashMap<u64, Box<[u8; 4096]>>,
@@ -101,6 +103,9 @@ pub(crate) struct Engine {
     flipped: FxHashSet<u64>,
     pub(crate) stats: Stats,
     pub(crate) dispositions: Dispositions,
+    pub(crate) threads: Threads,
+    /// The alternate signal stack of the current thread, as a replay last set it.
+    pub(crate) altstack: [u8; 24],
     /// Changes whenever guest code that was translated has changed.
     pub(crate) epoch: u64,
     /// The guest believes that it blocks SIGTRAP.
@@ -119,6 +124,9 @@ pub(crate) struct Kept {
     protected: FxHashMap<u64, Protection>,
     regions: usize,
     epoch: u64,
+    threads: Threads,
+    page: u64,
+    altstack: [u8; 24],
 }
 
 struct Fetcher<'a> {
@@ -208,6 +216,8 @@ impl Engine {
             flipped: FxHashSet::default(),
             stats: Stats::default(),
             dispositions: Dispositions::inherited(tracee.0),
+            threads: Threads::new(),
+            altstack: DISABLED_STACK,
             epoch: 0,
             trap_blocked: false,
             last_branch: 0,
@@ -225,6 +235,9 @@ impl Engine {
             protected: self.protected.clone(),
             regions: self.cache.regions.len(),
             epoch: self.epoch,
+            threads: self.threads.clone(),
+            page: self.page,
+            altstack: self.altstack,
         }
     }
 
@@ -235,6 +248,9 @@ impl Engine {
         self.dispositions = kept.dispositions.clone();
         self.trap_blocked = kept.trap_blocked;
         self.last_branch = kept.last_branch;
+        self.threads = kept.threads.clone();
+        self.page = kept.page;
+        self.altstack = kept.altstack;
         self.pending.clear();
         if self.epoch != kept.epoch || self.protected != kept.protected {
             self.cache.clear();
@@ -529,7 +545,7 @@ impl Engine {
         &mut self,
         pc: u64,
         prologue: bool,
-        ahead: &mut VecDeque<Ahead>,
+        ahead: &mut VecDeque<(u32, u64)>,
     ) -> Result<Option<BlockId>, Error> {
         if self.cache.tables_full() {
             self.cache.clear();
@@ -556,13 +572,8 @@ impl Engine {
             bounded: false,
         };
         let t = translate(&block, request);
-        let sites: Vec<u64> = block.return_sites().collect();
         let id = self.cache.place(region, pc, block.ranges, t, prologue);
-        ahead.extend(self.cache.open_exits(id).map(|(exit, target)| Ahead {
-            target,
-            exit: Some(exit),
-        }));
-        ahead.extend(sites.into_iter().map(|target| Ahead { target, exit: None }));
+        ahead.extend(self.cache.open_exits(id));
         Ok(Some(id))
     }
 
@@ -595,25 +606,20 @@ impl Engine {
         };
         let generation = self.cache.generation;
         let mut left = AHEAD;
-        while let Some(Ahead { target, exit }) = queue.pop_front() {
+        while let Some((exit, target)) = queue.pop_front() {
             let id = match self.cache.lookup(target) {
                 Some(id) => id,
                 None if left == 0 => continue,
                 None => {
                     left -= 1;
-                    let Some(id) = self.translate_block(target, exit.is_none(), &mut queue)? else {
-                        continue;
-                    };
+                    let Some(id) = self.translate_block(target, false, &mut queue)? else { continue };
                     id
                 }
             };
             if self.cache.generation != generation {
                 break;
             }
-            match exit {
-                Some(exit) => self.cache.link(exit, id),
-                None => self.cache.make_indirect(id),
-            }
+            self.cache.link(exit, id);
         }
         match self.cache.lookup(pc) {
             Some(id) => Ok(Some(id)),
@@ -1108,6 +1114,11 @@ impl Engine {
             if self.release_page(page)? {
                 return Ok(None);
             }
+        }
+        // Returning writes to the slot; that must not be a fault of its own.
+        let mut opcode = [0];
+        if !bounded && entry.saved.rdx() && self.memory.read(entry.pc, &mut opcode) == 1 && matches!(opcode, [0xc3 | 0xf3 | 0xf2]) {
+            return Ok(None);
         }
         Ok(Some(Stop::Fault { signal, info }))
     }

@@ -21,11 +21,13 @@ mod recording;
 mod replay;
 mod report;
 mod routines;
+mod schedule;
 mod shared;
 mod signals;
 mod special;
 mod start;
 mod stops;
+mod threads;
 mod translate;
 mod watch;
 
@@ -40,4 +42,5 @@ pub use recording::{FileRef, VERSION};
 pub use replay::{
     Halt, Limits, OutputKind, Replay, Sink, StopAt, Syscalls, Until, Watch, pass_through,
 };
+pub use threads::ThreadId;
 pub use report::{Crash, End, Error, Stats};

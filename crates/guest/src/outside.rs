@@ -27,7 +27,6 @@ use crate::engine::Engine;
 use crate::maps::{Mapping, Maps};
 use crate::record::Recorder;
 use crate::recording::FileRef;
-use crate::start::recording_class;
 
 /// Of mappings larger than this, only so much is looked at, where the guest has touched them.
 const LARGE: u64 = 64 << 20;
@@ -299,12 +298,9 @@ impl Recorder {
         if !self.outside.active {
             return Ok(fresh);
         }
-        let was = self.outside.watching();
         self.engine.refresh_maps()?;
         self.outside.choose(&self.engine);
-        if was != self.outside.watching() {
-            self.set_fast_path();
-        }
+        self.choose_classes();
         for i in 0..self.outside.watched.len() {
             let w = &self.outside.watched[i];
             if w.large {
@@ -316,18 +312,6 @@ impl Recorder {
             }
         }
         Ok(fresh)
-    }
-
-    /// Tells the system-call routine what it may do by itself, as things stand.
-    pub(crate) fn set_fast_path(&mut self) {
-        let (guarded, watching) = (self.guarded, self.outside.watching());
-        self.engine.set_classes(&|nr| {
-            if watching {
-                0
-            } else {
-                recording_class(nr, guarded)
-            }
-        });
     }
 }
 

@@ -194,15 +194,6 @@ pub(crate) fn decode(
 }
 
 impl Superblock {
-    /// Where the calls in it return to.
-    pub(crate) fn return_sites(&self) -> impl Iterator<Item = u64> + '_ {
-        let calls = |i: &&Insn| matches!(i.flow, Flow::Call { .. } | Flow::IndirectCall);
-        self.insns
-            .iter()
-            .filter(calls)
-            .map(|i| i.pc + u64::from(i.len))
-    }
-
     /// Turns the branches in `flipped` round.
     pub(crate) fn flip(&mut self, flipped: &rustc_hash::FxHashSet<u64>) {
         if flipped.is_empty() {

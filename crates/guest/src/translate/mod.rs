@@ -15,6 +15,9 @@
 //! Counting on every instruction, or in a stolen register, was rejected: the first costs 3x, the
 //! second turns every use of that register into memory traffic and every fault into a puzzle.
 //!
+//! **Returns** are paired with calls in the CPU's eyes: see `push_return`. Without that, every
+//! return is an indirect jump that the CPU has to guess, at several times the cost.
+//!
 //! **Indirect branches** carry their target in rcx and jump through a table indexed by its low 16
 //! bits to a prologue at the target, which checks that it is the one meant. Guest return addresses
 //! are always the guest's own.
@@ -38,6 +41,7 @@ pub(crate) const MAX_INSNS: usize = 64;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Routines {
     pub(crate) miss: u64,
+    pub(crate) miss_return: u64,
     pub(crate) syscall: u64,
 }
 
@@ -128,6 +132,8 @@ pub(crate) struct Translation {
     pub(crate) entry: u32,
     pub(crate) points: Vec<Point>,
     pub(crate) map: Vec<MapEntry>,
+    /// Where control arrives on returning to a guest address: (address, offset).
+    pub(crate) landings: Vec<(u64, u32)>,
 }
 
 struct Translator<'a> {
@@ -142,6 +148,7 @@ struct Translator<'a> {
     stubs: Vec<(u32, usize)>,
     /// Steps (all, done before) that the indirect branch at hand has yet to count.
     late_count: Option<(i32, i32)>,
+    landings: Vec<(u64, u32)>,
 }
 
 pub(crate) fn translate(block: &Superblock, request: Request) -> Translation {
@@ -154,6 +161,7 @@ pub(crate) fn translate(block: &Superblock, request: Request) -> Translation {
         literals: Vec::new(),
         stubs: Vec::with_capacity(8),
         late_count: None,
+        landings: Vec::new(),
     };
     if request.prologue {
         t.prologue();
@@ -169,6 +177,7 @@ pub(crate) fn translate(block: &Superblock, request: Request) -> Translation {
         entry,
         points: t.points,
         map: t.map,
+        landings: t.landings,
     }
 }
 
@@ -368,8 +377,7 @@ impl Translator<'_> {
                 }
             }
             Flow::Call { target } => {
-                let at = self.code.push_literal_later();
-                self.literals.push((at, next));
+                self.push_return(next, i);
                 if i + 1 == self.block.insns.len() {
                     self.exit_jump(target);
                 }
@@ -399,8 +407,18 @@ impl Translator<'_> {
                 }
                 self.code.load_return_address();
                 self.code.save(Gpr::RDX, slot::RDX);
-                self.code.add_rsp(8 + i32::from(pop));
-                self.indirect(insn.pc, i);
+                if pop != 0 || self.request.bounded {
+                    self.code.add_rsp(8 + i32::from(pop));
+                    self.indirect(insn.pc, i);
+                    return;
+                }
+                self.code.low_half_to_edx();
+                self.code.load_table(self.request.layout.returns());
+                self.branch_source(insn.pc);
+                let uncounted = if counts_late { -1 } else { uncounted };
+                self.note(insn.pc, uncounted, Saved::RCX_RDX);
+                self.code.store_return_address();
+                self.code.raw(&[0xc3]);
             }
             Flow::IndirectJump => {
                 self.load_target(insn);
@@ -414,8 +432,7 @@ impl Translator<'_> {
                 let uncounted = if counts_late { -1 } else { uncounted };
                 self.code.save(Gpr::RDX, slot::RDX);
                 self.note(insn.pc, uncounted, Saved::RCX_RDX);
-                let at = self.code.push_literal_later();
-                self.literals.push((at, next));
+                self.push_return(next, i);
                 self.indirect(insn.pc, i);
             }
             Flow::Syscall => {
@@ -478,11 +495,47 @@ impl Translator<'_> {
             self.stub_jump(p);
             return;
         }
+        self.code.low_half_to_edx();
+        self.branch_source(pc);
+        self.code.jump_table(self.request.layout.table());
+    }
+
+    /// Notes which indirect branch is being executed.
+    fn branch_source(&mut self, pc: u64) {
         let p = self.point(Point::Branch { pc });
         let id = self.id(p);
-        self.code.low_half_to_edx();
         self.code.store_imm32(slot::SOURCE, id);
-        self.code.jump_table(self.request.layout.table());
+    }
+
+    /// Pushes the guest's return address, by way of a host `call` whose only purpose is that the
+    /// CPU predicts the return. Where that returns to stands right behind it: the landing checks
+    /// that this is the address meant, puts the guest's value back into the stack slot (the host's
+    /// was there to return through) and goes on to the block behind the call.
+    fn push_return(&mut self, next: u64, i: usize) {
+        if self.request.bounded {
+            let at = self.code.push_literal_later();
+            self.literals.push((at, next));
+            return;
+        }
+        let call = self.code.call_later();
+        self.landings.push((next, self.code.offset()));
+        self.code.imm64(Gpr::RDX, next.wrapping_neg());
+        self.code.add_rcx_rdx();
+        self.code.jrcxz(10 + 4 + 5);
+        self.code.imm64(Gpr::RDX, next);
+        self.code.add_rcx_rdx();
+        self.code.jump(self.request.routines.miss_return);
+        let at = self.code.push_literal_later();
+        self.literals.push((at, next));
+        self.code.add_rsp(8);
+        self.code.load(Gpr::RDX, slot::RDX);
+        self.code.load(Gpr::RCX, slot::RCX);
+        let site = self.code.jump_later();
+        self.exit_at(site, next, i);
+        self.code.land(call);
+        self.code.add_rsp(8);
+        let at = self.code.push_literal_later();
+        self.literals.push((at, next));
     }
 
     fn exit_jump(&mut self, target: u64) {
