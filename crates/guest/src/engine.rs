@@ -73,6 +73,12 @@ pub(crate) struct Pending {
     pub(crate) info: [u8; 128],
 }
 
+/// Code that will be wanted: a way out to be linked, or where a call returns to.
+struct Ahead {
+    target: u64,
+    exit: Option<u32>,
+}
+
 /// Guest code bytes, page by page.
 pub(crate) struct CodeBytes {
     pub(crate) pages: FxHashMap<u64, Box<[u8; 4096]>>,
@@ -150,7 +156,13 @@ impl<'a> Fetcher<'a> {
                 code.pages.remove(&page);
             }
         }
-        Fetcher { code, maps, memory, protected, aliases }
+        Fetcher {
+            code,
+            maps,
+            memory,
+            protected,
+            aliases,
+        }
     }
 
     fn page(&mut self, page: u64) -> bool {
@@ -158,7 +170,9 @@ impl<'a> Fetcher<'a> {
             return true;
         }
         let addr = page << 12;
-        let Some(m) = self.maps.find(addr).filter(|m| m.protection.execute) else { return false };
+        let Some(m) = self.maps.find(addr).filter(|m| m.protection.execute) else {
+            return false;
+        };
         let mut bytes = Box::new([0; 4096]);
         if self.memory.read(addr, &mut bytes[..]) != 4096 {
             return false;
@@ -545,7 +559,7 @@ impl Engine {
         &mut self,
         pc: u64,
         prologue: bool,
-        ahead: &mut VecDeque<(u32, u64)>,
+        ahead: &mut VecDeque<Ahead>,
     ) -> Result<Option<BlockId>, Error> {
         if self.cache.tables_full() {
             self.cache.clear();
@@ -553,7 +567,13 @@ impl Engine {
         self.refresh_maps()?;
         let mut block = {
             let armed = &self.armed;
-            let mut fetcher = Fetcher::new(&mut self.code, &self.maps, &self.memory, &self.protected, &self.aliases);
+            let mut fetcher = Fetcher::new(
+                &mut self.code,
+                &self.maps,
+                &self.memory,
+                &self.protected,
+                &self.aliases,
+            );
             decode(pc, MAX_INSNS, &mut fetcher, &|at| armed.contains_key(&at))
         };
         if block.insns.is_empty() && block.special.is_none() {
@@ -572,8 +592,13 @@ impl Engine {
             bounded: false,
         };
         let t = translate(&block, request);
+        let sites: Vec<u64> = block.return_sites().collect();
         let id = self.cache.place(region, pc, block.ranges, t, prologue);
-        ahead.extend(self.cache.open_exits(id));
+        let exits = self.cache.open_exits(id).map(|(exit, target)| Ahead {
+            target,
+            exit: Some(exit),
+        });
+        ahead.extend(exits.chain(sites.into_iter().map(|target| Ahead { target, exit: None })));
         Ok(Some(id))
     }
 
@@ -606,20 +631,25 @@ impl Engine {
         };
         let generation = self.cache.generation;
         let mut left = AHEAD;
-        while let Some((exit, target)) = queue.pop_front() {
+        while let Some(Ahead { target, exit }) = queue.pop_front() {
             let id = match self.cache.lookup(target) {
                 Some(id) => id,
                 None if left == 0 => continue,
                 None => {
                     left -= 1;
-                    let Some(id) = self.translate_block(target, false, &mut queue)? else { continue };
+                    let Some(id) = self.translate_block(target, exit.is_none(), &mut queue)? else {
+                        continue;
+                    };
                     id
                 }
             };
             if self.cache.generation != generation {
                 break;
             }
-            self.cache.link(exit, id);
+            match exit {
+                Some(exit) => self.cache.link(exit, id),
+                None => self.cache.make_indirect(id),
+            }
         }
         match self.cache.lookup(pc) {
             Some(id) => Ok(Some(id)),
@@ -765,9 +795,14 @@ impl Engine {
         self.reset_step(step)?;
         if rcx_saved {
             self.regs.rcx = self.slot(slot::RCX)?;
+            // A stop armed here has been counted down on the way in; the guest has not passed it.
+            if let Some(&n) = self.armed.get(&pc) {
+                let left = self.slot(slot::STOPS + n * 8)?;
+                self.set_slot(slot::STOPS + n * 8, left.wrapping_add(1))?;
+            }
         } else {
-            // The flags are being recomputed here; a few instructions on, they are the guest's.
-            match self.past_armed(-i64::from(uncounted) as u64)? {
+            // The flags are about to be recomputed; one instruction on, they are the guest's.
+            match self.past_armed(1)? {
                 Stop::Boundary => {}
                 stop => return Ok(stop),
             }
@@ -860,7 +895,13 @@ impl Engine {
         let pc = self.regs.rip;
         let limit = (limit as usize).clamp(1, MAX_INSNS);
         let mut block = {
-            let mut fetcher = Fetcher::new(&mut self.code, &self.maps, &self.memory, &self.protected, &self.aliases);
+            let mut fetcher = Fetcher::new(
+                &mut self.code,
+                &self.maps,
+                &self.memory,
+                &self.protected,
+                &self.aliases,
+            );
             let armed = &self.armed;
             decode(pc, limit, &mut fetcher, &|at| armed.contains_key(&at))
         };
@@ -1114,11 +1155,6 @@ impl Engine {
             if self.release_page(page)? {
                 return Ok(None);
             }
-        }
-        // Returning writes to the slot; that must not be a fault of its own.
-        let mut opcode = [0];
-        if !bounded && entry.saved.rdx() && self.memory.read(entry.pc, &mut opcode) == 1 && matches!(opcode, [0xc3 | 0xf3 | 0xf2]) {
-            return Ok(None);
         }
         Ok(Some(Stop::Fault { signal, info }))
     }

@@ -9,7 +9,6 @@
 //! ```text
 //! base + 0           thread pages, private: copied with the guest by a checkpoint
 //! base + 0x10_0000   table of indirect targets, indexed by the low 16 bits of the address
-//! base + 0x18_0000   table of return landings, indexed likewise
 //! base + 0x20_0000   second table, hashed, complete
 //! base + 0x70_0000   what the system-call stub may do by itself, one word a call
 //! base + 0x80_0000   ring of system-call results
@@ -45,9 +44,6 @@ impl Layout {
     }
     pub(crate) fn table(self) -> u64 {
         self.base + 0x10_0000
-    }
-    pub(crate) fn returns(self) -> u64 {
-        self.base + 0x18_0000
     }
     pub(crate) fn l2(self) -> u64 {
         self.base + 0x20_0000

@@ -6,10 +6,10 @@ mod checkpoint;
 mod edit;
 mod engine;
 mod files;
+mod inspect;
 mod interrupts;
 mod launch;
 mod layout;
-mod look;
 mod maps;
 mod memory;
 mod output;
@@ -42,5 +42,5 @@ pub use recording::{FileRef, VERSION};
 pub use replay::{
     Halt, Limits, OutputKind, Replay, Sink, StopAt, Syscalls, Until, Watch, pass_through,
 };
-pub use threads::ThreadId;
 pub use report::{Crash, End, Error, Stats};
+pub use threads::ThreadId;

@@ -7,7 +7,7 @@
 //!
 //! A replay must see them. While the guest has memory of that kind, every system call is a stop,
 //! and at each the recorder compares the memory with what it saw last; differing bytes become
-//! effects of that call. The guest's own stores are among them, which does no harm: they are in
+//! effects of that call. The beginning of a signal handler is another such moment. The guest's own stores are among them, which does no harm: they are in
 //! place when the replay comes there. A page is written down in full the first time it is seen,
 //! except where the stored copy of its file has it.
 //!
@@ -26,7 +26,7 @@ use crate::Error;
 use crate::engine::Engine;
 use crate::maps::{Mapping, Maps};
 use crate::record::Recorder;
-use crate::recording::FileRef;
+use crate::recording::{CallEffects, FileRef, Kind};
 
 /// Of mappings larger than this, only so much is looked at, where the guest has touched them.
 const LARGE: u64 = 64 << 20;
@@ -241,6 +241,26 @@ impl Recorder {
             self.engine.code_changed(*at, bytes.len() as u64)?;
         }
         Ok(writes)
+    }
+
+    /// A handler is about to begin, and not because a system call was cut short. The signal may
+    /// well be about something that another process has written.
+    pub(crate) fn outside_before_handler(&mut self) -> Result<(), Error> {
+        if !self.outside.watching() {
+            return Ok(());
+        }
+        let writes = self.outside.compare(&self.engine, &Fresh::none(), None);
+        if writes.is_empty() {
+            return Ok(());
+        }
+        for (at, bytes) in &writes {
+            self.engine.code_changed(*at, bytes.len() as u64)?;
+        }
+        let effects = CallEffects {
+            writes,
+            ..Default::default()
+        };
+        self.log(Kind::Memory, 0, 0, effects.encode())
     }
 
     /// Keeps the list of what is watched.

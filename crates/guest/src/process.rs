@@ -100,9 +100,13 @@ impl Engine {
                     self.can_deliver = true;
                     return Ok(Some(Outcome::Returned(after.rax as i64)));
                 }
-                let cut_short = after.rip == gadget + 2 && (-516..=-512).contains(&(after.rax as i64));
+                let cut_short =
+                    after.rip == gadget + 2 && (-516..=-512).contains(&(after.rax as i64));
                 // The kernel itself restarts a call that nobody hears of.
-                if matches!(self.dispositions.of(signal), Disposition::Ignore | Disposition::Stop) {
+                if matches!(
+                    self.dispositions.of(signal),
+                    Disposition::Ignore | Disposition::Stop
+                ) {
                     self.tracee.resume(Resume::Deliver(signal))?;
                     return Ok(None);
                 }
@@ -135,7 +139,9 @@ impl Engine {
                     loop {
                         match wait_for(c.0, 0)? {
                             Some((_, Wait::Event(_))) => break,
-                            Some((_, Wait::Exited(_) | Wait::Killed(_))) | None => return Err(Error::Lost),
+                            Some((_, Wait::Exited(_) | Wait::Killed(_))) | None => {
+                                return Err(Error::Lost);
+                            }
                             Some(_) => c.resume(Resume::Run)?,
                         }
                     }
@@ -278,12 +284,26 @@ impl Engine {
     pub(crate) fn copy(&mut self) -> Result<Tracee, Error> {
         let saved = self.regs;
         // No exit signal: the end of a copy must not be a SIGCHLD to the guest.
-        let call = Call { nr: libc::SYS_clone as u64, args: [0; 6] };
-        (self.regs.rdi, self.regs.rsi, self.regs.rdx, self.regs.r10, self.regs.r8) = (0, 0, 0, 0, 0);
+        let call = Call {
+            nr: libc::SYS_clone as u64,
+            args: [0; 6],
+        };
+        (
+            self.regs.rdi,
+            self.regs.rsi,
+            self.regs.rdx,
+            self.regs.r10,
+            self.regs.r8,
+        ) = (0, 0, 0, 0, 0);
         let made = self.clone_call(&call);
         self.regs = saved;
         let (ret, child) = made?;
-        child.ok_or_else(|| Error::Os("fork of the guest", std::io::Error::from_raw_os_error(-ret as i32)))
+        child.ok_or_else(|| {
+            Error::Os(
+                "fork of the guest",
+                std::io::Error::from_raw_os_error(-ret as i32),
+            )
+        })
     }
 
     /// Memory that has changed since `copy` was made.

@@ -11,12 +11,12 @@ use crate::layout::slot;
 use crate::outside::Outside;
 use crate::process::Outcome;
 use crate::ptrace::{Resume, Tracee, Wait, wait_for};
-use crate::schedule::{QUANTUM, Waiting};
-use crate::threads::ThreadId;
 use crate::recording::{CallEffects, Event, FileRef, Kind, Writer};
+use crate::schedule::{QUANTUM, Waiting};
 use crate::shared::segment;
 use crate::signals::Disposition;
 use crate::start::{self, recording_class};
+use crate::threads::ThreadId;
 use crate::{Crash, End, Error, Stats, special};
 
 /// What a finished recording run tells its caller.
@@ -24,6 +24,8 @@ pub struct Recorded {
     pub end: End,
     pub stats: Stats,
     pub notes: Vec<String>,
+    /// What the guest knew stored files as, by the path of the copy.
+    pub files: std::collections::HashMap<PathBuf, PathBuf>,
 }
 
 /// A guest under recording.
@@ -142,6 +144,7 @@ impl Recorder {
                     end,
                     stats: self.engine.stats.clone(),
                     notes: std::mem::take(&mut self.notes),
+                    files: std::mem::take(&mut self.names),
                 })
             }
             Err(e) => {
@@ -158,13 +161,19 @@ impl Recorder {
             if let Some(end) = self.deliver_pending()? {
                 return Ok(end);
             }
-            let goal = if self.engine.threads.several() { Some(self.turn_until) } else { None };
+            let goal = if self.engine.threads.several() {
+                Some(self.turn_until)
+            } else {
+                None
+            };
             let stop = self.engine.go(goal)?;
             self.drain()?;
             self.choose_classes();
             let end = match stop {
                 Stop::Boundary => match goal {
-                    Some(goal) if self.engine.pending.is_empty() && self.engine.step()? >= goal => self.yield_turn()?,
+                    Some(goal) if self.engine.pending.is_empty() && self.engine.step()? >= goal => {
+                        self.yield_turn()?
+                    }
                     _ => None,
                 },
                 Stop::Syscall => self.syscall()?,
@@ -235,7 +244,13 @@ impl Recorder {
         }
     }
 
-    pub(crate) fn log(&mut self, kind: Kind, nr: u32, result: i64, payload: Vec<u8>) -> Result<(), Error> {
+    pub(crate) fn log(
+        &mut self,
+        kind: Kind,
+        nr: u32,
+        result: i64,
+        payload: Vec<u8>,
+    ) -> Result<(), Error> {
         let step = self.engine.step()?;
         self.writer
             .event(&Event::new(kind, nr, step, result, payload))
@@ -261,6 +276,9 @@ impl Recorder {
 
     /// Lets the guest's handler for `p` begin. `masks` are (blocked, saved) where they differ.
     fn handle(&mut self, p: &Pending, masks: Option<(u64, u64)>) -> Result<Option<End>, Error> {
+        if masks.is_none() {
+            self.outside_before_handler()?;
+        }
         let payload = special::encode_signal(p, &self.engine.regs, masks);
         self.log(Kind::Signal, p.signal as u32, 0, payload)?;
         match self.engine.deliver(p)? {
@@ -305,12 +323,18 @@ impl Recorder {
     /// The whole guest is ending: waits for that, whatever else its threads report.
     fn wait_for_leader(&mut self) -> Result<End, Error> {
         loop {
-            let Some((tracee, wait)) = wait_for(-1, libc::__WNOTHREAD)? else { continue };
+            let Some((tracee, wait)) = wait_for(-1, libc::__WNOTHREAD)? else {
+                continue;
+            };
             match wait {
-                Wait::Exited(_) | Wait::Killed(_) if tracee.0 == self.leader => return self.ended(wait),
+                Wait::Exited(_) | Wait::Killed(_) if tracee.0 == self.leader => {
+                    return self.ended(wait);
+                }
                 Wait::Exited(_) | Wait::Killed(_) => {}
                 // A second deadly signal on its way; the first one is enough.
-                Wait::Signal(_) if tracee == self.engine.tracee => tracee.resume(Resume::Deliver(libc::SIGKILL))?,
+                Wait::Signal(_) if tracee == self.engine.tracee => {
+                    tracee.resume(Resume::Deliver(libc::SIGKILL))?
+                }
                 _ => {
                     let _ = tracee.resume(Resume::Run);
                 }
@@ -475,7 +499,10 @@ impl Recorder {
             );
         }
         if self.hides_output(call) {
-            let effects = CallEffects { args: call.args, ..Default::default() };
+            let effects = CallEffects {
+                args: call.args,
+                ..Default::default()
+            };
             return self.finish(call, -i64::from(libc::EINVAL), effects);
         }
         let plan = match Plan::before(call, &self.engine.memory) {
@@ -496,7 +523,11 @@ impl Recorder {
             self.engine.release_page(a >> 12)?;
         }
         let action = self.engine.sigaction_argument(call);
-        let prepared = Prepared { plan, action, believed: self.engine.trap_blocked };
+        let prepared = Prepared {
+            plan,
+            action,
+            believed: self.engine.trap_blocked,
+        };
         if !self.engine.threads.several() {
             let outcome = self.engine.guest_call(call)?;
             return self.complete(call, prepared, outcome);
@@ -504,7 +535,11 @@ impl Recorder {
         if nr == libc::SYS_sched_yield {
             let outcome = self.engine.guest_call(call)?;
             let end = self.complete(call, prepared, outcome)?;
-            return if end.is_none() { self.yield_turn() } else { Ok(end) };
+            return if end.is_none() {
+                self.yield_turn()
+            } else {
+                Ok(end)
+            };
         }
         if abi::may_block(call.nr) == abi::Blocking::Never {
             let outcome = self.engine.guest_call(call)?;
@@ -521,8 +556,17 @@ impl Recorder {
     }
 
     /// A call has come out: what it did is written down.
-    pub(crate) fn complete(&mut self, call: &Call, prepared: Prepared, outcome: Outcome) -> Result<Option<End>, Error> {
-        let Prepared { plan, action, believed } = &prepared;
+    pub(crate) fn complete(
+        &mut self,
+        call: &Call,
+        prepared: Prepared,
+        outcome: Outcome,
+    ) -> Result<Option<End>, Error> {
+        let Prepared {
+            plan,
+            action,
+            believed,
+        } = &prepared;
         let nr = call.nr as i64;
         match outcome {
             Outcome::Returned(ret) => {
@@ -549,7 +593,15 @@ impl Recorder {
                     self.show_trap_mask(call, ret, *believed)?;
                 }
                 let writes = self.written(plan, ret)?;
-                self.finish(call, ret, CallEffects { args: call.args, writes, file: None })
+                self.finish(
+                    call,
+                    ret,
+                    CallEffects {
+                        args: call.args,
+                        writes,
+                        file: None,
+                    },
+                )
             }
             Outcome::Interrupted(code) => self.interrupted(call, Some(plan), code),
             Outcome::Ended(wait) => Ok(Some(self.ended(wait)?)),
@@ -591,8 +643,12 @@ impl Recorder {
             _ => return false,
         };
         let identity = |path: String| std::fs::metadata(path).ok().map(|m| (m.dev(), m.ino()));
-        let Some(target) = identity(format!("/proc/{}/fd/{}", self.leader, fd as i32)) else { return false };
-        [1, 2].iter().any(|n| identity(format!("/proc/self/fd/{n}")) == Some(target))
+        let Some(target) = identity(format!("/proc/{}/fd/{}", self.leader, fd as i32)) else {
+            return false;
+        };
+        [1, 2]
+            .iter()
+            .any(|n| identity(format!("/proc/self/fd/{n}")) == Some(target))
     }
 
     fn concerns_guest(&self, pid: u64) -> bool {
@@ -785,7 +841,10 @@ impl Recorder {
         }
         if flags & libc::CLONE_VM as u64 != 0 && flags & libc::CLONE_VFORK as u64 == 0 {
             self.note("a process that shares its memory with the guest is not supported: clone fails with EAGAIN".into());
-            let effects = CallEffects { args: call.args, ..Default::default() };
+            let effects = CallEffects {
+                args: call.args,
+                ..Default::default()
+            };
             return self.finish(call, -i64::from(libc::EAGAIN), effects);
         }
         let shared = flags & libc::CLONE_VM as u64 != 0;

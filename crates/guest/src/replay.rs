@@ -205,6 +205,7 @@ impl Replay {
             args: vec!["guest".into()],
             env: Vec::new(),
             cwd: None,
+            streams: [None, None, None],
         };
         let tracee = launch::start(&launch, &restore)?;
         let files = Files::of(&std::path::absolute(folder).map_err(Error::Disk)?);
@@ -292,6 +293,11 @@ impl Replay {
         self.interrupt.clone()
     }
 
+    /// Whether somebody has asked for a stop; asking is done with then.
+    pub(crate) fn interrupted_from_outside(&self) -> bool {
+        self.interrupt.swap(false, Ordering::SeqCst)
+    }
+
     /// Runs until one of the conditions holds or the guest ends.
     pub fn run(&mut self, until: &Until) -> Result<Halt, Error> {
         if let Some(end) = self.ended {
@@ -336,7 +342,7 @@ impl Replay {
             if until.step.is_some_and(|goal| step >= goal) {
                 return Ok(Halt::Step);
             }
-            if self.interrupt.swap(false, Ordering::SeqCst) {
+            if self.interrupted_from_outside() {
                 return Ok(Halt::Interrupted);
             }
             if step - first_step >= self.limits.steps {
@@ -356,7 +362,12 @@ impl Replay {
                 continue;
             }
             let due = match &self.next {
-                Some(e) if matches!(e.kind, Kind::Signal | Kind::Switch) && !self.edited => e.step,
+                Some(e)
+                    if matches!(e.kind, Kind::Signal | Kind::Switch | Kind::Memory)
+                        && !self.edited =>
+                {
+                    e.step
+                }
                 _ => u64::MAX,
             };
             let goal = until.step.unwrap_or(u64::MAX).min(due).min(step + STRETCH);
@@ -375,6 +386,9 @@ impl Replay {
                 self.engine.go(Some(goal))?
             };
             self.engine.pending.clear();
+            // Only the instruction at which the run began is let through, not what came after.
+            let here =
+                here && self.engine.step()? <= step + u64::from(matches!(stop, Stop::Syscall));
             let end = match stop {
                 Stop::Boundary => None,
                 Stop::Syscall => {
@@ -491,7 +505,7 @@ impl Replay {
             Kind::Call => CallEffects::decode(&e.payload)?
                 .writes
                 .iter()
-                .map(|(a, b)| (*a, b.len() as u64))
+                .flat_map(|(a, b)| self.changes(*a, b))
                 .collect(),
             Kind::Spot => match abi::simple(u64::from(e.nr)) {
                 Simple::FixedAt { arg, .. } | Simple::ReturnedAt { arg, .. } => {
@@ -553,6 +567,11 @@ impl Replay {
             let step = self.engine.step()?;
             match &self.next {
                 Some(e) if e.kind == Kind::Signal && e.step == step => {}
+                Some(e) if e.kind == Kind::Memory && e.step == step => {
+                    let event = self.take()?.expect("just seen");
+                    self.put_effects(&CallEffects::decode(&event.payload)?)?;
+                    continue;
+                }
                 Some(e) if e.kind == Kind::Signal && e.step < step => {
                     return Err(self.diverged("a signal was missed"));
                 }
@@ -627,7 +646,9 @@ impl Replay {
         let event = self.take()?.expect("just seen");
         let id = ThreadId(event.nr);
         if self.engine.threads.find(id).is_none() && id != self.engine.threads.current {
-            return Err(Error::damaged("it switches to a thread that does not exist"));
+            return Err(Error::damaged(
+                "it switches to a thread that does not exist",
+            ));
         }
         let old = self.engine.threads.current;
         self.engine.switch_green(id, step)?;
@@ -645,14 +666,18 @@ impl Replay {
 
     /// A thread begins, in this process thread like all others.
     fn new_thread(&mut self, call: &Call, ret: i64) -> Result<(), Error> {
-        let Some(a) = self.engine.clone_arguments(call) else { return Ok(()) };
+        let Some(a) = self.engine.clone_arguments(call) else {
+            return Ok(());
+        };
         if a.flags & libc::CLONE_THREAD as u64 == 0 || ret < 0 {
             return Ok(());
         }
         let regs = self.engine.new_thread_regs(&a);
         let mut green = self.engine.green_state()?;
         green.altstack = crate::engine::DISABLED_STACK;
-        self.engine.add_thread(self.engine.tracee, regs, Some(green)).map(drop)
+        self.engine
+            .add_thread(self.engine.tracee, regs, Some(green))
+            .map(drop)
     }
 
     // ---- system calls ------------------------------------------------------------------------
@@ -820,8 +845,13 @@ impl Replay {
             libc::SYS_setrlimit if call.args[0] == u64::from(libc::RLIMIT_STACK) => {
                 self.redo(call)?;
             }
-            libc::SYS_prlimit64 if call.args[1] == u64::from(libc::RLIMIT_STACK) && call.args[2] != 0 => {
-                self.redo(&Call { args: [0, call.args[1], call.args[2], 0, 0, 0], ..*call })?;
+            libc::SYS_prlimit64
+                if call.args[1] == u64::from(libc::RLIMIT_STACK) && call.args[2] != 0 =>
+            {
+                self.redo(&Call {
+                    args: [0, call.args[1], call.args[2], 0, 0, 0],
+                    ..*call
+                })?;
             }
             _ => {}
         }

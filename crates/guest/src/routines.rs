@@ -20,7 +20,6 @@ pub(crate) struct Labels {
     pub(crate) miss: u64,
     /// The `int3` of an unsuccessful search.
     pub(crate) miss_stop: u64,
-    pub(crate) miss_return: u64,
     pub(crate) syscall: u64,
     /// The `int3` of a system call left to the tracer.
     pub(crate) syscall_stop: u64,
@@ -88,13 +87,6 @@ fn try_assemble(layout: Layout, at: u64) -> Result<(Vec<u8>, Labels), IcedError>
     a.mov(rax, gs(slot::ANY))?;
     a.set_label(&mut miss_stop)?;
     a.int3()?;
-
-    // A return that no landing is known for: the slot that it came from gets its value back, and
-    // the target is sought like any other.
-    let mut miss_return = a.create_label();
-    a.set_label(&mut miss_return)?;
-    a.mov(qword_ptr(rsp - 8), rcx)?;
-    a.jmp(miss)?;
 
     // System call: rcx = the guest's next instruction, CONTINUE = where that is translated.
     let mut syscall = a.create_label();
@@ -220,7 +212,6 @@ fn try_assemble(layout: Layout, at: u64) -> Result<(Vec<u8>, Labels), IcedError>
     let labels = Labels {
         miss: result.label_ip(&miss)?,
         miss_stop: result.label_ip(&miss_stop)?,
-        miss_return: result.label_ip(&miss_return)?,
         syscall: result.label_ip(&syscall)?,
         syscall_stop: result.label_ip(&syscall_stop)?,
         syscall_insn: result.label_ip(&syscall_insn)?,

@@ -39,7 +39,9 @@ impl Recorder {
         self.engine.set_classes(&|nr| {
             if watching {
                 0
-            } else if several && (abi::may_block(nr) != Blocking::Never || nr == libc::SYS_sched_yield as u64) {
+            } else if several
+                && (abi::may_block(nr) != Blocking::Never || nr == libc::SYS_sched_yield as u64)
+            {
                 0
             } else {
                 recording_class(nr, guarded)
@@ -48,7 +50,11 @@ impl Recorder {
     }
 
     /// Starts a call that may block. `None` if it did: the thread waits and has lost its turn.
-    pub(crate) fn call_or_wait(&mut self, call: &Call, prepared: Prepared) -> Result<Option<(Prepared, Outcome)>, Error> {
+    pub(crate) fn call_or_wait(
+        &mut self,
+        call: &Call,
+        prepared: Prepared,
+    ) -> Result<Option<(Prepared, Outcome)>, Error> {
         self.engine.begin_call(call)?;
         // Most calls that can block do not; asking whether it sleeps costs as much as waiting.
         for _ in 0..40 {
@@ -64,7 +70,12 @@ impl Recorder {
             std::thread::yield_now();
         }
         let thread = self.engine.threads.current;
-        self.waiting.push(Waiting { thread, call: *call, prepared, outcome: None });
+        self.waiting.push(Waiting {
+            thread,
+            call: *call,
+            prepared,
+            outcome: None,
+        });
         Ok(None)
     }
 
@@ -92,15 +103,28 @@ impl Recorder {
         let here = self.engine.threads.current;
         let next = loop {
             self.poll_waiting()?;
-            let mut ids: Vec<ThreadId> = self.engine.threads.parked.iter().map(|(id, _)| *id).collect();
+            let mut ids: Vec<ThreadId> = self
+                .engine
+                .threads
+                .parked
+                .iter()
+                .map(|(id, _)| *id)
+                .collect();
             if !gone {
                 ids.push(here);
             }
             ids.sort_unstable();
             let ready = |id: &ThreadId| {
-                self.waiting.iter().find(|w| w.thread == *id).is_none_or(|w| w.outcome.is_some())
+                self.waiting
+                    .iter()
+                    .find(|w| w.thread == *id)
+                    .is_none_or(|w| w.outcome.is_some())
             };
-            let after = ids.iter().copied().filter(|id| *id > here).find(|id| ready(id));
+            let after = ids
+                .iter()
+                .copied()
+                .filter(|id| *id > here)
+                .find(|id| ready(id));
             if let Some(id) = after.or_else(|| ids.iter().copied().find(|id| ready(id))) {
                 break id;
             }
@@ -125,14 +149,18 @@ impl Recorder {
             None => Ok(None),
             Some(i) => {
                 let w = self.waiting.remove(i);
-                let outcome = w.outcome.expect("a thread is ready when its call has come out");
+                let outcome = w
+                    .outcome
+                    .expect("a thread is ready when its call has come out");
                 self.complete(&w.call, w.prepared, outcome)
             }
         }
     }
 
     fn wait_for_any(&mut self) -> Result<Option<End>, Error> {
-        let Some((tracee, wait)) = wait_for(-1, libc::__WNOTHREAD)? else { return Ok(None) };
+        let Some((tracee, wait)) = wait_for(-1, libc::__WNOTHREAD)? else {
+            return Ok(None);
+        };
         let waiting = &self.waiting;
         let id = self
             .engine
@@ -166,10 +194,15 @@ impl Recorder {
     /// A new thread of the guest.
     pub(crate) fn new_thread(&mut self, call: &Call) -> Result<Option<End>, Error> {
         let refuse = |this: &mut Self, errno: i32| {
-            let effects = crate::recording::CallEffects { args: call.args, ..Default::default() };
+            let effects = crate::recording::CallEffects {
+                args: call.args,
+                ..Default::default()
+            };
             this.finish(call, -i64::from(errno), effects)
         };
-        let Some(arguments) = self.engine.clone_arguments(call) else { return refuse(self, libc::EFAULT) };
+        let Some(arguments) = self.engine.clone_arguments(call) else {
+            return refuse(self, libc::EFAULT);
+        };
         if !self.engine.has_room_for_thread() {
             self.note("more threads at a time than are supported: clone fails with EAGAIN".into());
             return refuse(self, libc::EAGAIN);
@@ -186,7 +219,15 @@ impl Recorder {
                 writes.extend(self.written(plan, 0)?);
             }
         }
-        self.finish(call, ret, crate::recording::CallEffects { args: call.args, writes, file: None })
+        self.finish(
+            call,
+            ret,
+            crate::recording::CallEffects {
+                args: call.args,
+                writes,
+                file: None,
+            },
+        )
     }
 
     /// The current thread ends; others remain.
@@ -210,9 +251,18 @@ impl Recorder {
             }
         }
         // The page of the dead thread is read through one that lives.
-        let other = self.engine.threads.parked.first().map(|(id, _)| *id).ok_or(Error::Lost)?;
+        let other = self
+            .engine
+            .threads
+            .parked
+            .first()
+            .map(|(id, _)| *id)
+            .ok_or(Error::Lost)?;
         self.engine.exchange(other)?;
-        let mut effects = crate::recording::CallEffects { args: call.args, ..Default::default() };
+        let mut effects = crate::recording::CallEffects {
+            args: call.args,
+            ..Default::default()
+        };
         if let Some(i) = self.clear_tids.iter().position(|c| c.0 == id) {
             let addr = self.clear_tids.remove(i).1;
             if addr != 0 {
@@ -223,7 +273,8 @@ impl Recorder {
             }
         }
         self.engine.exchange(id)?;
-        let event = crate::recording::Event::new(Kind::Call, call.nr as u32, step, 0, effects.encode());
+        let event =
+            crate::recording::Event::new(Kind::Call, call.nr as u32, step, 0, effects.encode());
         self.writer.event(&event)?;
         self.turn_step = step;
         self.pass_turn(true)

@@ -325,6 +325,34 @@ impl Replay {
         Ok(())
     }
 
+    /// Which bytes a recorded effect counts as having written. In memory that others can write, the
+    /// guest's own stores are among the effects, and only what differs was not the guest's doing.
+    pub(crate) fn changes(&self, addr: u64, bytes: &[u8]) -> Vec<(u64, u64)> {
+        let whole = vec![(addr, bytes.len() as u64)];
+        let maps = &self.engine.maps;
+        if maps.find(addr).is_none_or(|m| m.object.1 == 0) {
+            return whole;
+        }
+        let mut here = vec![0; bytes.len()];
+        if self.engine.memory.read(addr, &mut here) != bytes.len() {
+            return whole;
+        }
+        let mut out: Vec<(u64, u64)> = Vec::new();
+        for (i, _) in here
+            .iter()
+            .zip(bytes)
+            .enumerate()
+            .filter(|(_, (a, b))| a != b)
+        {
+            let at = addr + i as u64;
+            match out.last_mut() {
+                Some((start, n)) if *start + *n == at => *n += 1,
+                _ => out.push((at, 1)),
+            }
+        }
+        out
+    }
+
     fn put_shared(&mut self, mut addr: u64, mut bytes: &[u8]) -> Result<(), Error> {
         self.engine.refresh_maps()?;
         loop {

@@ -133,7 +133,11 @@ pub(crate) fn carry_out(engine: &mut Engine, i: &Instruction) -> Result<Option<P
         _ => {}
     }
     if let Some(addr) = cut_off(engine, pc)? {
-        let code = if engine.maps.find(addr).is_some() { 2 } else { 1 };
+        let code = if engine.maps.find(addr).is_some() {
+            2
+        } else {
+            1
+        };
         return Ok(Some(signal_at(libc::SIGSEGV, code, addr)));
     }
     if i.is_invalid() {
@@ -156,11 +160,18 @@ pub(crate) fn carry_out(engine: &mut Engine, i: &Instruction) -> Result<Option<P
 fn cut_off(engine: &mut Engine, pc: u64) -> Result<Option<u64>, Error> {
     let next_page = (pc | 0xfff) + 1;
     engine.refresh_maps()?;
-    if engine.maps.find(next_page).is_some_and(|m| m.protection.execute) {
+    if engine
+        .maps
+        .find(next_page)
+        .is_some_and(|m| m.protection.execute)
+    {
         return Ok(None);
     }
     let mut bytes = [0; 15];
-    let n = engine.memory.read(pc, &mut bytes).min((next_page - pc) as usize);
+    let n = engine
+        .memory
+        .read(pc, &mut bytes)
+        .min((next_page - pc) as usize);
     let mut decoder = Decoder::with_ip(64, &bytes[..n], pc, DecoderOptions::NONE);
     decoder.decode();
     Ok((decoder.last_error() == iced_x86::DecoderError::NoMoreBytes).then_some(next_page))

@@ -227,8 +227,14 @@ impl Engine {
             });
         }
         let scratch = self.page + u64::from(slot::SCRATCH);
-        self.inject(libc::SYS_prlimit64, [0, u64::from(libc::RLIMIT_STACK), 0, scratch, 0, 0])?;
-        let stack_limit = [self.memory.read_u64(scratch)?, self.memory.read_u64(scratch + 8)?];
+        self.inject(
+            libc::SYS_prlimit64,
+            [0, u64::from(libc::RLIMIT_STACK), 0, scratch, 0, 0],
+        )?;
+        let stack_limit = [
+            self.memory.read_u64(scratch)?,
+            self.memory.read_u64(scratch + 8)?,
+        ];
         Ok(Snapshot {
             regs: self.regs,
             brk,
@@ -283,8 +289,12 @@ impl Engine {
         // A lower hard limit here only matters to a guest that fills its stack.
         let scratch = self.page + u64::from(slot::SCRATCH);
         self.memory.write_u64(scratch, snapshot.stack_limit[0])?;
-        self.memory.write_u64(scratch + 8, snapshot.stack_limit[1])?;
-        self.inject(libc::SYS_prlimit64, [0, u64::from(libc::RLIMIT_STACK), scratch, 0, 0, 0])?;
+        self.memory
+            .write_u64(scratch + 8, snapshot.stack_limit[1])?;
+        self.inject(
+            libc::SYS_prlimit64,
+            [0, u64::from(libc::RLIMIT_STACK), scratch, 0, 0, 0],
+        )?;
         let mut names = HashMap::new();
         for p in &snapshot.pieces {
             if self.owns(p.start, p.end) {

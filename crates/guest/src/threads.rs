@@ -50,7 +50,11 @@ pub(crate) struct Threads {
 
 impl Threads {
     pub(crate) fn new() -> Self {
-        Threads { current: ThreadId(0), parked: Vec::new(), next: 1 }
+        Threads {
+            current: ThreadId(0),
+            parked: Vec::new(),
+            next: 1,
+        }
     }
 
     pub(crate) fn several(&self) -> bool {
@@ -76,19 +80,38 @@ impl Engine {
     }
 
     /// Adds a thread that begins at `regs`.
-    pub(crate) fn add_thread(&mut self, tracee: Tracee, mut regs: UserRegs, green: Option<Green>) -> Result<ThreadId, Error> {
-        let page = self.free_page().ok_or(Error::Unsupported("a program with so many threads at a time"))?;
+    pub(crate) fn add_thread(
+        &mut self,
+        tracee: Tracee,
+        mut regs: UserRegs,
+        green: Option<Green>,
+    ) -> Result<ThreadId, Error> {
+        let page = self.free_page().ok_or(Error::Unsupported(
+            "a program with so many threads at a time",
+        ))?;
         let id = ThreadId(self.threads.next);
         self.threads.next += 1;
         let at = |offset: u32| page + u64::from(offset);
-        self.memory.write_u64(at(slot::STACK), page + u64::from(slot::STACK_TOP))?;
-        self.memory.write_u64(at(slot::RING_AT), self.cache.layout.ring())?;
-        self.memory.write_u64(at(slot::RING_END), self.cache.layout.ring() + self.cache.layout.ring_size())?;
+        self.memory
+            .write_u64(at(slot::STACK), page + u64::from(slot::STACK_TOP))?;
+        self.memory
+            .write_u64(at(slot::RING_AT), self.cache.layout.ring())?;
+        self.memory.write_u64(
+            at(slot::RING_END),
+            self.cache.layout.ring() + self.cache.layout.ring_size(),
+        )?;
         self.memory.write_u64(at(slot::PREEMPT), 0)?;
         regs.gs_base = page;
         let trap_blocked = self.trap_blocked;
-        let parked =
-            Parked { tracee, page, regs, pending: VecDeque::new(), can_deliver: false, trap_blocked, green };
+        let parked = Parked {
+            tracee,
+            page,
+            regs,
+            pending: VecDeque::new(),
+            can_deliver: false,
+            trap_blocked,
+            green,
+        };
         self.threads.parked.push((id, parked));
         Ok(id)
     }
@@ -96,7 +119,10 @@ impl Engine {
     /// Makes another thread the engine's current one; the old one takes its place among the
     /// parked. Nothing in the guest changes.
     pub(crate) fn exchange(&mut self, id: ThreadId) -> Result<(), Error> {
-        let i = self.threads.find(id).ok_or_else(|| Error::Internal(format!("there is no thread {}", id.0)))?;
+        let i = self
+            .threads
+            .find(id)
+            .ok_or_else(|| Error::Internal(format!("there is no thread {}", id.0)))?;
         let old = self.threads.current;
         let (_, t) = &mut self.threads.parked[i];
         std::mem::swap(&mut self.tracee, &mut t.tracee);
@@ -150,7 +176,11 @@ impl Engine {
     }
 
     pub(crate) fn green_state(&self) -> Result<Green, Error> {
-        Ok(Green { xstate: self.tracee.xstate()?, mask: self.tracee.sigmask()?, altstack: self.altstack })
+        Ok(Green {
+            xstate: self.tracee.xstate()?,
+            mask: self.tracee.sigmask()?,
+            altstack: self.altstack,
+        })
     }
 }
 
@@ -173,11 +203,24 @@ impl Engine {
             _ => {
                 let word = |n: u64| self.memory.read_u64(call.args[0] + 8 * n).ok();
                 let base = word(5)?;
-                (if base == 0 { 0 } else { base + word(6)? }, word(7)?, word(2)?)
+                (
+                    if base == 0 { 0 } else { base + word(6)? },
+                    word(7)?,
+                    word(2)?,
+                )
             }
         };
-        let clear_tid = if flags & libc::CLONE_CHILD_CLEARTID as u64 != 0 { child_tid } else { 0 };
-        Some(CloneArguments { flags, stack, tls, clear_tid })
+        let clear_tid = if flags & libc::CLONE_CHILD_CLEARTID as u64 != 0 {
+            child_tid
+        } else {
+            0
+        };
+        Some(CloneArguments {
+            flags,
+            stack,
+            tls,
+            clear_tid,
+        })
     }
 
     /// The registers with which the thread that `call` creates begins.
