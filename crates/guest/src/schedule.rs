@@ -37,11 +37,9 @@ impl Recorder {
         }
         self.classes_for = (guarded, several, watching);
         self.engine.set_classes(&|nr| {
-            if watching {
-                0
-            } else if several
-                && (abi::may_block(nr) != Blocking::Never || nr == libc::SYS_sched_yield as u64)
-            {
+            let yields = nr == libc::SYS_sched_yield as u64;
+            let blocks = abi::may_block(nr) != Blocking::Never;
+            if watching || several && (blocks || yields) {
                 0
             } else {
                 recording_class(nr, guarded)
