@@ -16,6 +16,7 @@ use crate::memory::Memory;
 use crate::ptrace::Tracee;
 use crate::recording::{Event, Reader};
 use crate::replay::{Halt, Replay, Until};
+use crate::shared::Objects;
 use crate::stops::Stops;
 use crate::threads::ThreadId;
 
@@ -34,6 +35,7 @@ pub(crate) struct Checkpoint {
     descriptors: Descriptors,
     stops: Stops,
     edited: bool,
+    objects: Objects,
     in_call: Vec<ThreadId>,
     gone: Vec<ThreadId>,
 }
@@ -83,6 +85,7 @@ impl Replay {
         }
         let step = self.engine.step()?;
         let tracee = self.engine.copy()?;
+        let objects = self.engine.separate(tracee, &self.objects)?;
         Ok(Checkpoint {
             tracee,
             step,
@@ -94,6 +97,7 @@ impl Replay {
             descriptors: self.descriptors.clone(),
             stops: self.stops.clone(),
             edited: self.edited,
+            objects,
             in_call: self.in_call.clone(),
             gone: self.gone.clone(),
         })
@@ -135,6 +139,7 @@ impl Replay {
         self.engine.restore(&c.kept)?;
         self.engine.can_deliver = false;
         let running = self.engine.copy()?;
+        self.objects = self.engine.separate(running, &c.objects)?;
         self.engine.tracee = running;
         self.engine.memory = Memory::of(running.0);
         crate::interrupts::guest(running.0);

@@ -1,5 +1,6 @@
 //! The engine: runs a program under full control, repeatably.
 
+mod alias;
 mod cache;
 mod checkpoint;
 mod descriptors;
@@ -12,6 +13,7 @@ mod launch;
 mod layout;
 mod maps;
 mod memory;
+mod outside;
 mod private;
 mod process;
 mod ptrace;
@@ -21,6 +23,7 @@ mod replay;
 mod report;
 mod routines;
 mod schedule;
+mod shared;
 mod signals;
 mod special;
 mod start;

@@ -22,6 +22,7 @@ use crate::launch::{self, Launch};
 use crate::private::Private;
 use crate::process::Outcome;
 use crate::recording::{CallEffects, Decoder, Event, Kind, Reader};
+use crate::shared::Objects;
 use crate::signals::Disposition;
 use crate::start::{self, Snapshot};
 use crate::stops::{Purpose, Stops};
@@ -132,7 +133,7 @@ pub struct Replay {
     pub(crate) engine: Engine,
     pub(crate) reader: Reader,
     pub(crate) next: Option<Event>,
-    files: Files,
+    pub(crate) files: Files,
     pub(crate) names: HashMap<PathBuf, PathBuf>,
     pub(crate) brk: u64,
     pub(crate) descriptors: Descriptors,
@@ -157,6 +158,8 @@ pub struct Replay {
     interrupt: Arc<AtomicBool>,
     pub(crate) limits: Limits,
     checkpointing: bool,
+    /// The guest's shared memory.
+    pub(crate) objects: Objects,
     /// Threads that are inside a system call, and those that have ended but not been left yet.
     pub(crate) in_call: Vec<ThreadId>,
     pub(crate) gone: Vec<ThreadId>,
@@ -244,6 +247,7 @@ impl Replay {
             interrupt: Arc::default(),
             limits: Limits::default(),
             checkpointing: false,
+            objects: Objects::default(),
             in_call: Vec::new(),
             gone: Vec::new(),
             resume_call: false,
@@ -367,7 +371,12 @@ impl Replay {
                 continue;
             }
             let due = match &self.next {
-                Some(e) if matches!(e.kind, Kind::Signal | Kind::Switch) && !self.edited => e.step,
+                Some(e)
+                    if matches!(e.kind, Kind::Signal | Kind::Switch | Kind::Memory)
+                        && !self.edited =>
+                {
+                    e.step
+                }
                 _ => u64::MAX,
             };
             let goal = until.step.unwrap_or(u64::MAX).min(due).min(step + STRETCH);
@@ -505,7 +514,7 @@ impl Replay {
             Kind::Call => CallEffects::decode(&e.payload)?
                 .writes
                 .iter()
-                .map(|(a, b)| (*a, b.len() as u64))
+                .flat_map(|(a, b)| self.changes(*a, b))
                 .collect(),
             Kind::Spot => match abi::simple(u64::from(e.nr)) {
                 Simple::FixedAt { arg, .. } | Simple::ReturnedAt { arg, .. } => {
@@ -570,6 +579,11 @@ impl Replay {
             let step = self.engine.step()?;
             match &self.next {
                 Some(e) if e.kind == Kind::Signal && e.step == step => {}
+                Some(e) if e.kind == Kind::Memory && e.step == step => {
+                    let event = self.take()?.expect("just seen");
+                    self.put_effects(&CallEffects::decode(&event.payload)?)?;
+                    continue;
+                }
                 Some(e) if e.kind == Kind::Signal && e.step < step => {
                     return Err(self.diverged("a signal was missed"));
                 }
@@ -712,15 +726,20 @@ impl Replay {
             return Ok(None);
         }
         let effects = CallEffects::decode(&event.payload)?;
-        for (addr, bytes) in &effects.writes {
-            self.engine.put(*addr, bytes)?;
+        // What a call that makes a mapping writes is what there is to see in it.
+        let space = abi::class(&call) == Class::AddressSpace;
+        if !space {
+            self.put_effects(&effects)?;
         }
         if (-516..=-512).contains(&ret) {
             return self.interrupted(&call, ret);
         }
         self.forward(&call, ret);
         match abi::class(&call) {
-            Class::AddressSpace => self.address_space(&call, ret, &effects)?,
+            Class::AddressSpace => {
+                self.address_space(&call, ret, &effects)?;
+                self.put_effects(&effects)?;
+            }
             Class::GuestState => {
                 if call.nr as i64 == libc::SYS_rt_sigreturn {
                     self.engine.sigreturn()?;
@@ -898,7 +917,9 @@ impl Replay {
         let [a, len, c, flags, _, offset] = call.args;
         let got = match call.nr as i64 {
             libc::SYS_mmap => {
-                if let Some(f) = &effects.file {
+                if flags & libc::MAP_SHARED as u64 != 0 {
+                    self.map_shared(call, at, effects.file.as_ref())?;
+                } else if let Some(f) = &effects.file {
                     let whole = (len + 0xfff) & !0xfff;
                     self.engine
                         .map_stored(f, &self.files, at, whole, c & 7, offset)?;
@@ -918,6 +939,16 @@ impl Replay {
                         return Err(self.diverged("a mapping could not be made again"));
                     }
                 }
+                ret
+            }
+            libc::SYS_shmat => {
+                let segment = effects.file.as_ref();
+                let segment = segment.ok_or(Error::damaged("an attached segment has no size"))?;
+                self.attach(call, at, segment)?;
+                ret
+            }
+            libc::SYS_shmdt => {
+                self.detach(a)?;
                 ret
             }
             libc::SYS_brk => {
@@ -981,6 +1012,7 @@ impl Replay {
         let snapshot = Snapshot::decode(&event.payload)?;
         self.names = self.engine.rebuild(&snapshot, &self.files)?;
         self.brk = snapshot.brk;
+        self.objects = Objects::default();
         self.engine.dispositions.reset_handlers();
         self.engine.reset_kernel_signals()?;
         self.engine.reset_vector_state()?;
