@@ -163,6 +163,6 @@ fn stand(replay: &mut guest::Replay) -> Result<Position, guest::Error> {
     let mappings = replay.mappings()?;
     let step = replay.step()?;
     let read = |addr: u64, buf: &mut [u8]| replay.read(addr, buf);
-    let m = Moment::new(step, replay.regs(), &mappings, replay.stored(), &read);
+    let m = Moment::new(step, replay.regs(), &mappings, replay.names(), &read);
     Ok(position::here(&m))
 }

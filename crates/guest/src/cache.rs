@@ -50,7 +50,6 @@ pub(crate) struct Block {
     /// Exits that are linked to this block.
     incoming: Vec<u32>,
     ranges: Vec<(u64, u64)>,
-    landings: Vec<(u64, u64)>,
     retired: bool,
 }
 
@@ -213,14 +212,6 @@ impl Cache {
         let table: Vec<u8> = miss.iter().copied().cycle().take(65536 * 8).collect();
         self.shared
             .write(self.layout.table() - self.layout.shared(), &table);
-        let miss = self.regions[0].labels.miss_return.to_le_bytes();
-        let table: Vec<u8> = miss.iter().copied().cycle().take(65536 * 8).collect();
-        self.shared
-            .write(self.layout.returns() - self.layout.shared(), &table);
-    }
-
-    fn return_slot(&self, pc: u64) -> u64 {
-        self.layout.returns() - self.layout.shared() + (pc & 0xffff) * 8
     }
 
     /// A region near `pc` with room for another block.
@@ -241,7 +232,6 @@ impl Cache {
         let l = self.regions[region].labels;
         Routines {
             miss: l.miss,
-            miss_return: l.miss_return,
             syscall: l.syscall,
         }
     }
@@ -344,18 +334,8 @@ impl Cache {
             map: t.map,
             incoming: Vec::new(),
             ranges,
-            landings: Vec::new(),
             retired: false,
         });
-        for &(pc, offset) in &t.landings {
-            let host = start + u64::from(offset);
-            self.shared.write(self.return_slot(pc), &host.to_le_bytes());
-        }
-        self.blocks[id.0 as usize].landings = t
-            .landings
-            .iter()
-            .map(|&(pc, offset)| (pc, start + u64::from(offset)))
-            .collect();
         self.by_pc.insert(pc, id);
         self.translated += 1;
         if prologue {
@@ -531,14 +511,6 @@ impl Cache {
         let (pc, indirect) = (b.pc, b.indirect);
         let incoming = std::mem::take(&mut b.incoming);
         let (first, n) = (b.first_point, b.points);
-        let landings = std::mem::take(&mut b.landings);
-        for (pc, host) in landings {
-            let at = self.return_slot(pc);
-            if self.shared.word(at) == host {
-                let miss = self.regions[0].labels.miss_return;
-                self.shared.write(at, &miss.to_le_bytes());
-            }
-        }
         for exit in incoming {
             // The exit may belong to a retired block or have been linked elsewhere since.
             if matches!(self.points[exit as usize], Point::Exit { linked: Some(to), .. } if to == id)

@@ -12,6 +12,7 @@ use std::collections::VecDeque;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use crate::alias::Aliases;
 use crate::cache::{BlockId, Cache};
 use crate::layout::{Layout, REGION_SIZE, slot};
 use crate::maps::{Maps, Protection};
@@ -72,9 +73,15 @@ pub(crate) struct Pending {
     pub(crate) info: [u8; 128],
 }
 
+/// Code that will be wanted: a way out to be linked, or where a call returns to.
+struct Ahead {
+    target: u64,
+    exit: Option<u32>,
+}
+
 /// Guest code bytes, page by page.
 pub(crate) struct CodeBytes {
-    pages: FxHashMap<u64, Box<[u8; 4096]>>,
+    pub(crate) pages: FxHashMap<u64, Box<[u8; 4096]>>,
     /// Pages read that the guest could change unseen; they are read again each time.
     unguarded: Vec<u64>,
     window: Vec<u8>,
@@ -88,7 +95,8 @@ pub(crate) struct Engine {
     pub(crate) cache: Cache,
     pub(crate) maps: Maps,
     maps_stale: bool,
-    code: CodeBytes,
+    pub(crate) code: CodeBytes,
+    pub(crate) aliases: Aliases,
     /// Pages write-protected because their code is translated, with what the guest believes.
     pub(crate) protected: FxHashMap<u64, Protection>,
     pub(crate) regs: UserRegs,
@@ -105,7 +113,7 @@ pub(crate) struct Engine {
     /// The alternate signal stack of the current thread, as a replay last set it.
     pub(crate) altstack: [u8; 24],
     /// Changes whenever guest code that was translated has changed.
-    epoch: u64,
+    pub(crate) epoch: u64,
     /// The guest believes that it blocks SIGTRAP.
     pub(crate) trap_blocked: bool,
     /// Source of the last indirect branch that missed.
@@ -132,6 +140,7 @@ struct Fetcher<'a> {
     maps: &'a Maps,
     memory: &'a Memory,
     protected: &'a FxHashMap<u64, Protection>,
+    aliases: &'a Aliases,
 }
 
 impl<'a> Fetcher<'a> {
@@ -140,6 +149,7 @@ impl<'a> Fetcher<'a> {
         maps: &'a Maps,
         memory: &'a Memory,
         protected: &'a FxHashMap<u64, Protection>,
+        aliases: &'a Aliases,
     ) -> Self {
         for page in std::mem::take(&mut code.unguarded) {
             if !protected.contains_key(&page) {
@@ -151,6 +161,7 @@ impl<'a> Fetcher<'a> {
             maps,
             memory,
             protected,
+            aliases,
         }
     }
 
@@ -166,7 +177,7 @@ impl<'a> Fetcher<'a> {
         if self.memory.read(addr, &mut bytes[..]) != 4096 {
             return false;
         }
-        if m.protection.write && !self.protected.contains_key(&page) {
+        if m.protection.write && !self.protected.contains_key(&page) || self.aliases.expose(page) {
             self.code.unguarded.push(page);
         }
         self.code.pages.insert(page, bytes);
@@ -210,6 +221,7 @@ impl Engine {
                 unguarded: Vec::new(),
                 window: Vec::new(),
             },
+            aliases: Aliases::default(),
             protected: FxHashMap::default(),
             regs,
             pending: VecDeque::new(),
@@ -260,6 +272,7 @@ impl Engine {
             self.epoch += 1;
         }
         self.protected = kept.protected.clone();
+        self.aliases.forget();
         self.maps_stale = true;
         Ok(())
     }
@@ -331,6 +344,7 @@ impl Engine {
                 }
             }
             self.maps_stale = false;
+            self.aliases.see(&self.maps);
         }
         Ok(())
     }
@@ -354,6 +368,7 @@ impl Engine {
         self.cache.clear();
         self.code.pages.clear();
         self.protected.clear();
+        self.aliases.forget();
     }
 
     /// Carries out a system call in the guest's name and returns its result. Signals that arrive
@@ -442,6 +457,7 @@ impl Engine {
         self.epoch += 1;
         self.code.pages.remove(&page);
         self.stats.code_changes += 1;
+        self.retire_views(page)?;
         Ok(true)
     }
 
@@ -543,7 +559,7 @@ impl Engine {
         &mut self,
         pc: u64,
         prologue: bool,
-        ahead: &mut VecDeque<(u32, u64)>,
+        ahead: &mut VecDeque<Ahead>,
     ) -> Result<Option<BlockId>, Error> {
         if self.cache.tables_full() {
             self.cache.clear();
@@ -551,8 +567,13 @@ impl Engine {
         self.refresh_maps()?;
         let mut block = {
             let armed = &self.armed;
-            let mut fetcher =
-                Fetcher::new(&mut self.code, &self.maps, &self.memory, &self.protected);
+            let mut fetcher = Fetcher::new(
+                &mut self.code,
+                &self.maps,
+                &self.memory,
+                &self.protected,
+                &self.aliases,
+            );
             decode(pc, MAX_INSNS, &mut fetcher, &|at| armed.contains_key(&at))
         };
         if block.insns.is_empty() && block.special.is_none() {
@@ -571,8 +592,13 @@ impl Engine {
             bounded: false,
         };
         let t = translate(&block, request);
+        let sites: Vec<u64> = block.return_sites().collect();
         let id = self.cache.place(region, pc, block.ranges, t, prologue);
-        ahead.extend(self.cache.open_exits(id));
+        let exits = self.cache.open_exits(id).map(|(exit, target)| Ahead {
+            target,
+            exit: Some(exit),
+        });
+        ahead.extend(exits.chain(sites.into_iter().map(|target| Ahead { target, exit: None })));
         Ok(Some(id))
     }
 
@@ -588,6 +614,7 @@ impl Engine {
                     self.protect(page, Protection { write: false, ..p })?;
                     self.protected.insert(page, p);
                 }
+                self.guard_views(page)?;
             }
         }
         Ok(())
@@ -604,13 +631,13 @@ impl Engine {
         };
         let generation = self.cache.generation;
         let mut left = AHEAD;
-        while let Some((exit, target)) = queue.pop_front() {
+        while let Some(Ahead { target, exit }) = queue.pop_front() {
             let id = match self.cache.lookup(target) {
                 Some(id) => id,
                 None if left == 0 => continue,
                 None => {
                     left -= 1;
-                    let Some(id) = self.translate_block(target, false, &mut queue)? else {
+                    let Some(id) = self.translate_block(target, exit.is_none(), &mut queue)? else {
                         continue;
                     };
                     id
@@ -619,7 +646,10 @@ impl Engine {
             if self.cache.generation != generation {
                 break;
             }
-            self.cache.link(exit, id);
+            match exit {
+                Some(exit) => self.cache.link(exit, id),
+                None => self.cache.make_indirect(id),
+            }
         }
         match self.cache.lookup(pc) {
             Some(id) => Ok(Some(id)),
@@ -765,9 +795,14 @@ impl Engine {
         self.reset_step(step)?;
         if rcx_saved {
             self.regs.rcx = self.slot(slot::RCX)?;
+            // A stop armed here has been counted down on the way in; the guest has not passed it.
+            if let Some(&n) = self.armed.get(&pc) {
+                let left = self.slot(slot::STOPS + n * 8)?;
+                self.set_slot(slot::STOPS + n * 8, left.wrapping_add(1))?;
+            }
         } else {
-            // The flags are being recomputed here; a few instructions on, they are the guest's.
-            match self.past_armed(-i64::from(uncounted) as u64)? {
+            // The flags are about to be recomputed; one instruction on, they are the guest's.
+            match self.past_armed(1)? {
                 Stop::Boundary => {}
                 stop => return Ok(stop),
             }
@@ -860,8 +895,13 @@ impl Engine {
         let pc = self.regs.rip;
         let limit = (limit as usize).clamp(1, MAX_INSNS);
         let mut block = {
-            let mut fetcher =
-                Fetcher::new(&mut self.code, &self.maps, &self.memory, &self.protected);
+            let mut fetcher = Fetcher::new(
+                &mut self.code,
+                &self.maps,
+                &self.memory,
+                &self.protected,
+                &self.aliases,
+            );
             let armed = &self.armed;
             decode(pc, limit, &mut fetcher, &|at| armed.contains_key(&at))
         };
@@ -1115,15 +1155,6 @@ impl Engine {
             if self.release_page(page)? {
                 return Ok(None);
             }
-        }
-        // Returning writes to the slot; that must not be a fault of its own.
-        let mut opcode = [0];
-        if !bounded
-            && entry.saved.rdx()
-            && self.memory.read(entry.pc, &mut opcode) == 1
-            && matches!(opcode, [0xc3 | 0xf3 | 0xf2])
-        {
-            return Ok(None);
         }
         Ok(Some(Stop::Fault { signal, info }))
     }

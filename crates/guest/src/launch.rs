@@ -1,10 +1,11 @@
 //! Starting a process that is traced from its first instruction.
 
 use std::ffi::{CString, OsString};
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use crate::Error;
 use crate::ptrace::{Resume, Tracee, Wait};
@@ -18,6 +19,8 @@ pub struct Launch {
     pub args: Vec<OsString>,
     pub env: Vec<(OsString, OsString)>,
     pub cwd: Option<PathBuf>,
+    /// Standard input, output and error, where they are not the caller's own.
+    pub streams: [Option<Arc<OwnedFd>>; 3],
 }
 
 impl Launch {
@@ -35,6 +38,7 @@ impl Launch {
             args: argv,
             env: std::env::vars_os().collect(),
             cwd: None,
+            streams: [None, None, None],
         })
     }
 }
@@ -118,6 +122,11 @@ pub(crate) fn start(
             .collect()
     };
     let (argv, envp) = (pointers(&args), pointers(&env));
+    // A stream given must be numbered above those it might overwrite before its turn.
+    let streams = launch
+        .streams
+        .each_ref()
+        .map(|s| s.as_ref().map_or(-1, |fd| fd.as_raw_fd()));
     let (go_read, go_write) = pipe()?;
     let (error_read, error_write) = pipe()?;
 
@@ -141,8 +150,11 @@ pub(crate) fn start(
                 libc::signal(sig, handler);
             }
             let mut failed = false;
+            for (n, fd) in streams.iter().enumerate() {
+                failed |= *fd >= 0 && libc::dup2(*fd, n as i32) < 0;
+            }
             if let Some(cwd) = &cwd {
-                failed = libc::chdir(cwd.as_ptr()) < 0;
+                failed |= libc::chdir(cwd.as_ptr()) < 0;
             }
             if !failed {
                 libc::execve(program.as_ptr(), argv.as_ptr(), envp.as_ptr());
@@ -160,7 +172,8 @@ pub(crate) fn start(
         tracee.kill();
         return Err(e);
     }
-    drop(go_write);
+    // Not by closing the pipe: a process that another thread has just forked may hold it open.
+    let _ = std::fs::File::from(go_write).write_all(&[1]);
     loop {
         match tracee.wait()? {
             Wait::Event(libc::PTRACE_EVENT_EXEC) => return Ok(tracee),

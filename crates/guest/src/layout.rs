@@ -9,7 +9,6 @@
 //! ```text
 //! base + 0           thread pages, private: copied with the guest by a checkpoint
 //! base + 0x10_0000   table of indirect targets, indexed by the low 16 bits of the address
-//! base + 0x18_0000   table of return landings, indexed likewise
 //! base + 0x20_0000   second table, hashed, complete
 //! base + 0x70_0000   what the system-call stub may do by itself, one word a call
 //! base + 0x80_0000   ring of system-call results
@@ -45,9 +44,6 @@ impl Layout {
     }
     pub(crate) fn table(self) -> u64 {
         self.base + 0x10_0000
-    }
-    pub(crate) fn returns(self) -> u64 {
-        self.base + 0x18_0000
     }
     pub(crate) fn l2(self) -> u64 {
         self.base + 0x20_0000
@@ -107,13 +103,16 @@ pub(crate) mod slot {
     pub(crate) const STACK_TOP: u32 = 0x4000;
 }
 
-/// One record in the ring: this header, then `len` bytes, padded to 8.
+/// One record in the ring: this header, then `len` bytes, padded to 8: the first three arguments
+/// of the call and what it wrote.
 pub(crate) mod record {
     pub(crate) const NR: u32 = 0;
     pub(crate) const LEN: u32 = 4;
     pub(crate) const STEP: u32 = 8;
     pub(crate) const RESULT: u32 = 16;
-    pub(crate) const SIZE: u32 = 24;
+    pub(crate) const ARGS: u32 = 24;
+    pub(crate) const ARGS_LEN: u32 = 24;
+    pub(crate) const SIZE: u32 = ARGS + ARGS_LEN;
 }
 
 /// The word that tells the system-call stub what it may do with a call: bit 0 it may run it;

@@ -20,7 +20,6 @@ pub(crate) struct Labels {
     pub(crate) miss: u64,
     /// The `int3` of an unsuccessful search.
     pub(crate) miss_stop: u64,
-    pub(crate) miss_return: u64,
     pub(crate) syscall: u64,
     /// The `int3` of a system call left to the tracer.
     pub(crate) syscall_stop: u64,
@@ -89,13 +88,6 @@ fn try_assemble(layout: Layout, at: u64) -> Result<(Vec<u8>, Labels), IcedError>
     a.set_label(&mut miss_stop)?;
     a.int3()?;
 
-    // A return that no landing is known for: the slot that it came from gets its value back, and
-    // the target is sought like any other.
-    let mut miss_return = a.create_label();
-    a.set_label(&mut miss_return)?;
-    a.mov(qword_ptr(rsp - 8), rcx)?;
-    a.jmp(miss)?;
-
     // System call: rcx = the guest's next instruction, CONTINUE = where that is translated.
     let mut syscall = a.create_label();
     let mut sized = a.create_label();
@@ -151,6 +143,10 @@ fn try_assemble(layout: Layout, at: u64) -> Result<(Vec<u8>, Labels), IcedError>
     a.mov(qword_ptr(rdi + record::STEP), r11)?;
     a.mov(r11, gs(slot::NR))?;
     a.mov(dword_ptr(rdi + record::NR), r11d)?;
+    for n in 0..record::ARGS_LEN / 8 {
+        a.mov(r11, gs(slot::ARGS + 8 * n))?;
+        a.mov(qword_ptr(rdi + record::ARGS + 8 * n), r11)?;
+    }
     // rcx = bytes written: none on failure or without a buffer, else fixed or as returned.
     a.xor(ecx, ecx)?;
     a.test(rax, rax)?;
@@ -170,7 +166,8 @@ fn try_assemble(layout: Layout, at: u64) -> Result<(Vec<u8>, Labels), IcedError>
     a.jz(copy)?;
     a.mov(rcx, r11)?;
     a.set_label(&mut copy)?;
-    a.mov(dword_ptr(rdi + record::LEN), ecx)?;
+    a.lea(r11d, dword_ptr(rcx + record::ARGS_LEN))?;
+    a.mov(dword_ptr(rdi + record::LEN), r11d)?;
     a.add(rdi, record::SIZE as i32)?;
     a.test(ecx, ecx)?;
     a.jz(copied)?;
@@ -220,7 +217,6 @@ fn try_assemble(layout: Layout, at: u64) -> Result<(Vec<u8>, Labels), IcedError>
     let labels = Labels {
         miss: result.label_ip(&miss)?,
         miss_stop: result.label_ip(&miss_stop)?,
-        miss_return: result.label_ip(&miss_return)?,
         syscall: result.label_ip(&syscall)?,
         syscall_stop: result.label_ip(&syscall_stop)?,
         syscall_insn: result.label_ip(&syscall_insn)?,

@@ -118,25 +118,6 @@ impl Code {
         self.u32(table as u32);
     }
 
-    /// `mov rdx, [rdx*8 + table]`
-    pub(crate) fn load_table(&mut self, table: u64) {
-        self.raw(&[0x48, 0x8b, 0x14, 0xd5]);
-        self.u32(table as u32);
-    }
-
-    /// `mov [rsp], rdx`
-    pub(crate) fn store_return_address(&mut self) {
-        self.raw(&[0x48, 0x89, 0x14, 0x24]);
-    }
-
-    /// `call rel32`; returns where the displacement stands.
-    pub(crate) fn call_later(&mut self) -> u32 {
-        self.raw(&[0xe8]);
-        let at = self.offset();
-        self.u32(0);
-        at
-    }
-
     /// `jmp rel32` to a known address.
     pub(crate) fn jump(&mut self, target: u64) {
         self.raw(&[0xe9]);
@@ -258,8 +239,5 @@ mod tests {
         check(|c| drop(c.lea_later(Gpr::R11)), "lea r11,[1007h]");
         check(|c| drop(c.push_literal_later()), "push qword ptr [1006h]");
         check(|c| c.jrcxz(3), "jrcxz 1005h");
-        check(|c| c.load_table(0x7018_0000), "mov rdx,[rdx*8+70180000h]");
-        check(|c| c.store_return_address(), "mov [rsp],rdx");
-        check(|c| drop(c.call_later()), "call 0000000000001005h");
     }
 }

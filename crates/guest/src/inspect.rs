@@ -1,0 +1,208 @@
+//! Looking at a stopped guest, and touching it, in guest terms.
+//!
+//! The engine lives in the guest's process: it owns the GS base and some of the address space.
+//! Nothing of that is shown here. Registers are those that the program would have natively, and
+//! memory of the engine's reads as unmapped.
+//!
+//! A function of the guest is called by running it from the present boundary on a piece of stack
+//! below the red zone, with a return address where there is no code. A system call of the called
+//! function would be an event that the recording does not have, so it fails, and the guest is put
+//! back as it was.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+
+use crate::engine::Stop;
+use crate::layout::{REGION_SIZE, slot};
+use crate::ptrace::UserRegs;
+use crate::replay::Replay;
+use crate::{Error, Mapping, special};
+
+/// What the program itself may set: CF, PF, AF, ZF, SF, DF, OF, AC and ID.
+const USER_FLAGS: u64 = 0x24_0cd5;
+
+/// Steps between two looks at whether a called function should be given up.
+const STRETCH: u64 = 10_000_000;
+
+impl Replay {
+    /// The general registers.
+    pub fn regs(&self) -> UserRegs {
+        let mut regs = self.engine.regs;
+        regs.gs_base = 0;
+        regs.orig_rax = u64::MAX;
+        regs
+    }
+
+    /// Changes the general registers. Segment registers, the GS base and the flags that belong to
+    /// the kernel stay as they are.
+    pub fn set_regs(&mut self, regs: &UserRegs) -> Result<(), Error> {
+        self.must_run()?;
+        let old = self.engine.regs;
+        self.engine.regs = UserRegs {
+            gs_base: old.gs_base,
+            orig_rax: old.orig_rax,
+            cs: old.cs,
+            ss: old.ss,
+            ds: old.ds,
+            es: old.es,
+            fs: old.fs,
+            gs: old.gs,
+            eflags: old.eflags & !USER_FLAGS | regs.eflags & USER_FLAGS,
+            ..*regs
+        };
+        self.edited = true;
+        Ok(())
+    }
+
+    /// Reads memory; says how many bytes from `addr` on are the guest's.
+    pub fn read(&self, addr: u64, buf: &mut [u8]) -> usize {
+        let n = self.visible(addr, buf.len() as u64) as usize;
+        self.engine.memory.read(addr, &mut buf[..n])
+    }
+
+    /// Writes memory, over any protection.
+    pub fn write(&mut self, addr: u64, bytes: &[u8]) -> Result<(), Error> {
+        self.must_run()?;
+        let n = self.visible(addr, bytes.len() as u64);
+        if n < bytes.len() as u64 {
+            return Err(Error::Unmapped(addr.wrapping_add(n)));
+        }
+        self.engine.put(addr, bytes)?;
+        self.edited = true;
+        Ok(())
+    }
+
+    /// The x87 and vector registers, in the layout of XSAVE.
+    pub fn vector_state(&self) -> Result<Vec<u8>, Error> {
+        self.engine.tracee.xstate()
+    }
+
+    pub fn set_vector_state(&mut self, state: &[u8]) -> Result<(), Error> {
+        self.must_run()?;
+        self.engine.tracee.set_xstate(state)?;
+        self.edited = true;
+        Ok(())
+    }
+
+    /// The guest's address space, in ascending order.
+    pub fn mappings(&mut self) -> Result<Vec<Mapping>, Error> {
+        self.engine.refresh_maps()?;
+        let maps = &self.engine.maps.list;
+        let own = |m: &&Mapping| !self.engine.owns(m.start, m.end);
+        Ok(maps.iter().filter(own).cloned().collect())
+    }
+
+    /// What the guest called the files in [`Replay::mappings`], which are named by where the
+    /// recording keeps their contents.
+    pub fn names(&self) -> &HashMap<PathBuf, PathBuf> {
+        &self.names
+    }
+
+    /// Calls the guest's function at `function` and returns what it leaves in rax. Its effects on
+    /// memory stay; registers and step count are as before. If it makes a system call, raises a
+    /// signal or is interrupted, that is an error and nothing has happened.
+    pub fn call(&mut self, function: u64, args: &[u64]) -> Result<u64, Error> {
+        self.must_run()?;
+        if args.len() > 6 {
+            return Err(Error::Request("a call takes at most six arguments".into()));
+        }
+        let before = self.take_checkpoint()?;
+        let (regs, step) = (self.engine.regs, self.engine.step()?);
+        let vectors = self.engine.tracee.xstate()?;
+        let result = match self.run_function(function, args) {
+            Ok(value) => {
+                self.engine.regs = regs;
+                self.engine.tracee.set_xstate(&vectors)?;
+                self.engine.reset_step(step)?;
+                self.stops.rearm(&mut self.engine);
+                Ok(value)
+            }
+            Err(e) => match self.return_to(&before) {
+                Ok(()) => Err(e),
+                Err(worse) => Err(worse),
+            },
+        };
+        before.give_up();
+        result
+    }
+
+    fn run_function(&mut self, function: u64, args: &[u64]) -> Result<u64, Error> {
+        // Stops and edits are about the program's own run.
+        self.engine.set_armed(&[]);
+        let home = self.engine.page + u64::from(slot::SCRATCH);
+        let regs = &mut self.engine.regs;
+        regs.rsp = (regs.rsp - 128 & !15) - 8;
+        let stack = regs.rsp;
+        regs.rip = function;
+        regs.rax = 0;
+        regs.eflags &= !USER_FLAGS;
+        let places = [
+            &mut regs.rdi,
+            &mut regs.rsi,
+            &mut regs.rdx,
+            &mut regs.rcx,
+            &mut regs.r8,
+            &mut regs.r9,
+        ];
+        for (place, &value) in places.into_iter().zip(args) {
+            *place = value;
+        }
+        self.engine.put(stack, &home.to_le_bytes())?;
+        let failed = |what: String| Err(Error::Request(format!("the function called {what}")));
+        loop {
+            if self.interrupted_from_outside() {
+                return failed("was interrupted".into());
+            }
+            self.engine.pending.clear();
+            let goal = self.engine.step()? + STRETCH;
+            match self.engine.go(Some(goal))? {
+                Stop::Boundary => {}
+                Stop::NoCode if self.engine.regs.rip == home => return Ok(self.engine.regs.rax),
+                Stop::Special => {
+                    let insn = special::decode(&self.engine)?;
+                    let Some(source) = special::outside(&insn) else {
+                        return failed(format!("executes {:?}", insn.mnemonic()));
+                    };
+                    let words = special::ask(source, &self.engine.regs);
+                    special::apply(&mut self.engine, &insn, source, words)?;
+                }
+                Stop::Syscall => {
+                    let call = abi::describe(&self.engine.call(), None);
+                    return failed(format!("makes a system call: {call}"));
+                }
+                Stop::Fault { signal, .. } => {
+                    let pc = self.engine.regs.rip;
+                    return failed(format!("raises signal {signal} at {pc:#x}"));
+                }
+                Stop::NoCode => {
+                    let pc = self.engine.regs.rip;
+                    return failed(format!("goes to {pc:#x}, where there is no code"));
+                }
+                Stop::Ended(_) => return Err(Error::Lost),
+                stop => return Err(Error::Internal(format!("{stop:?} in a called function"))),
+            }
+        }
+    }
+
+    fn must_run(&self) -> Result<(), Error> {
+        match self.ended {
+            Some(_) => Err(Error::Ended),
+            None => Ok(()),
+        }
+    }
+
+    /// How many of `len` bytes from `addr` on are not the engine's.
+    fn visible(&self, addr: u64, len: u64) -> u64 {
+        let layout = self.engine.cache.layout;
+        let regions = self.engine.cache.regions.iter();
+        let hidden = regions
+            .map(|r| (r.base, r.base + REGION_SIZE))
+            .chain([(layout.base, layout.first_region())]);
+        let end = addr.saturating_add(len);
+        let cut = hidden
+            .filter(|&(a, b)| addr < b && a < end)
+            .map(|(a, _)| a.max(addr))
+            .min();
+        cut.unwrap_or(end) - addr
+    }
+}

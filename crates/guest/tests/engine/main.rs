@@ -1,0 +1,14 @@
+//! The engine against slower and more obvious ways of doing the same: native execution, plain
+//! single-stepping, stepping one by one and looking.
+
+mod calls;
+mod chance;
+mod checkpoints;
+mod determinism;
+mod edits;
+mod oracle;
+mod random;
+mod scene;
+mod steps;
+mod stops;
+mod watches;
