@@ -1073,7 +1073,11 @@ impl Engine {
         } else {
             self.regs.rip
         };
-        let Some(entry) = self.cache.state_at(host) else {
+        let entry = match self.cache.state_at(host) {
+            None if watched => self.cache.state_at(self.regs.rip),
+            entry => entry,
+        };
+        let Some(entry) = entry else {
             return Err(Error::Internal(format!(
                 "signal {signal} at {host:#x}, outside of translated code"
             )));

@@ -356,9 +356,10 @@ impl Replay {
             let stop = if here && self.at_call {
                 self.at_call = false;
                 self.engine.past_armed(1)?
-            } else if here && self.stops.has(self.engine.regs.rip) {
+            } else if here && (self.stops.has(self.engine.regs.rip) || watching.waits()) {
                 self.engine.past_armed(1)?
             } else {
+                watching.begin(&mut self.engine)?;
                 self.engine.go(Some(goal))?
             };
             self.engine.pending.clear();
@@ -395,7 +396,7 @@ impl Replay {
                 Stop::Fault { signal, info }
                     if signal == libc::SIGSEGV && watching.has_page(special::address(&info)) =>
                 {
-                    if watching.touched(&self.engine, special::address(&info)) && !here {
+                    if watching.touched(&self.engine, Some(special::address(&info))) && !here {
                         return Ok(Halt::Access);
                     }
                     watching.give_pages(&mut self.engine)?;
@@ -437,15 +438,20 @@ impl Replay {
                     None
                 }
                 Stop::Watched { step } => {
-                    if step == first_step {
-                        // The instruction at which the run began does not count.
-                        return Err(Error::Internal("a watch fired where the run began".into()));
-                    }
                     let before =
                         before.ok_or(Error::Internal("a watch fired that nobody set".into()))?;
                     self.return_to(before)?;
-                    self.run_plainly(step)?;
-                    return Ok(Halt::Access);
+                    // A repeated string instruction reports while it is at work, as if it had not
+                    // begun; so the report may be about the neighbour.
+                    for candidate in [step.saturating_sub(1).max(first_step + 1), step, step + 1] {
+                        self.run_plainly(candidate)?;
+                        if watching.touched(&self.engine, None) {
+                            return Ok(Halt::Access);
+                        }
+                    }
+                    return Err(Error::Internal(format!(
+                        "a watch fired for nothing near {step}"
+                    )));
                 }
                 Stop::Interrupted(_) => {
                     return Err(Error::Internal(
