@@ -1,1 +1,91 @@
+//! The façade: what a user can ask of wherefore, as plain data.
+//!
+//! A front end (the command line, later others) fills in a request and renders the report. Nothing
+//! here prints, parses options or knows of a terminal; nothing in a front end knows of the engine.
+//! Each method of [`Case`] is one line that leads to the file that does it.
+
 #![forbid(unsafe_code)]
+
+mod access;
+mod cost;
+mod crash;
+mod error;
+mod frames;
+mod info;
+mod meta;
+mod moment;
+mod position;
+mod program;
+mod remove;
+mod replay;
+mod run;
+mod store;
+
+pub use cost::Cost;
+pub use crash::{CrashReport, Sent, SignalName};
+pub use error::Error;
+pub use frames::{Excerpt, Frame, FrameList, Parameter, SourceLine};
+pub use info::{InfoReport, ListReport, RecordingInfo, StoredFile};
+pub use meta::{Ended, Figures, Meta};
+pub use position::{Instruction, Position};
+pub use remove::RemoveReport;
+pub use replay::{Audience, ReplayEnd, ReplayReport, ReplayRequest, Stream};
+pub use run::{RunReport, RunRequest};
+pub use store::{RecordingName, default_folder};
+
+use std::path::PathBuf;
+use std::rc::Rc;
+
+/// The recordings of a folder, and what can be asked of them.
+#[derive(Clone, Debug)]
+pub struct Case {
+    store: store::Store,
+}
+
+impl Case {
+    /// The folder need not exist; the first recording makes it.
+    pub fn new(folder: PathBuf) -> Self {
+        Case {
+            store: store::Store::new(folder),
+        }
+    }
+
+    /// Runs a program and records it.
+    pub fn run(&self, request: &RunRequest) -> Result<RunReport, Error> {
+        run::run(&self.store, request)
+    }
+
+    /// Runs a recording again.
+    pub fn replay(
+        &self,
+        request: &ReplayRequest,
+        audience: Rc<dyn Audience>,
+    ) -> Result<ReplayReport, Error> {
+        replay::replay(&self.store, request, audience)
+    }
+
+    /// All recordings, the oldest first.
+    pub fn list(&self) -> Result<ListReport, Error> {
+        info::list(&self.store)
+    }
+
+    /// Everything about one recording; the latest if none is named.
+    pub fn info(&self, name: Option<&str>) -> Result<InfoReport, Error> {
+        info::info(&self.store, name)
+    }
+
+    /// Removes recordings; all of them if none is named.
+    pub fn remove(&self, names: Option<&[String]>) -> Result<RemoveReport, Error> {
+        remove::remove(&self.store, names)
+    }
+}
+
+/// Ends this process by a signal, as the guest ended.
+pub fn die_of(signal: i32) -> ! {
+    guest::die_of(signal)
+}
+
+/// The name of a signal, such as `SIGSEGV`.
+pub fn signal_name(signal: i32) -> String {
+    abi::signal::name(signal).unwrap_or_else(|| format!("signal {signal}"))
+}

@@ -17,6 +17,7 @@ use crate::ptrace::Tracee;
 use crate::recording::{Event, Reader};
 use crate::replay::{Halt, Replay, Until};
 use crate::stops::Stops;
+use crate::threads::ThreadId;
 
 /// Names a checkpoint of one replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -33,6 +34,8 @@ pub(crate) struct Checkpoint {
     outputs: Outputs,
     stops: Stops,
     edited: bool,
+    in_call: Vec<ThreadId>,
+    gone: Vec<ThreadId>,
 }
 
 impl Checkpoint {
@@ -86,6 +89,8 @@ impl Replay {
             outputs: self.outputs.clone(),
             stops: self.stops.clone(),
             edited: self.edited,
+            in_call: self.in_call.clone(),
+            gone: self.gone.clone(),
         })
     }
 
@@ -138,6 +143,8 @@ impl Replay {
         self.stops = c.stops.clone();
         self.stops.rearm(&mut self.engine);
         self.edited = c.edited;
+        self.in_call = c.in_call.clone();
+        self.gone = c.gone.clone();
         self.ended = None;
         Ok(())
     }

@@ -18,12 +18,20 @@ use crate::maps::{Maps, Protection};
 use crate::memory::Memory;
 use crate::ptrace::{Resume, Tracee, UserRegs, Wait};
 use crate::signals::{Disposition, Dispositions};
+use crate::threads::Threads;
 use crate::translate::{Fetch, MAX_INSNS, Point, Request, decode, translate};
 use crate::{Error, Stats};
 
 /// Steps between two looks at the guest when nobody asked for fewer. Any number will do whose
 /// negation has a top byte that is not zero.
 const NO_LIMIT: u64 = 1 << 60;
+
+/// `stack_t` with SS_DISABLE.
+pub(crate) const DISABLED_STACK: [u8; 24] = {
+    let mut b = [0; 24];
+    b[8] = 2;
+    b
+};
 
 /// Blocks translated ahead of being reached, per stop.
 const AHEAD: usize = 24;
@@ -73,6 +81,8 @@ struct Ahead {
 /// Guest code bytes, page by page.
 pub(crate) struct CodeBytes {
     pages: FxHashMap<u64, Box<[u8; 4096]>>,
+    /// Pages read that the guest could change unseen; they are read again each time.
+    unguarded: Vec<u64>,
     window: Vec<u8>,
 }
 
@@ -97,6 +107,9 @@ pub(crate) struct Engine {
     flipped: FxHashSet<u64>,
     pub(crate) stats: Stats,
     pub(crate) dispositions: Dispositions,
+    pub(crate) threads: Threads,
+    /// The alternate signal stack of the current thread, as a replay last set it.
+    pub(crate) altstack: [u8; 24],
     /// Changes whenever guest code that was translated has changed.
     epoch: u64,
     /// The guest believes that it blocks SIGTRAP.
@@ -115,26 +128,52 @@ pub(crate) struct Kept {
     protected: FxHashMap<u64, Protection>,
     regions: usize,
     epoch: u64,
+    threads: Threads,
+    page: u64,
+    altstack: [u8; 24],
 }
 
 struct Fetcher<'a> {
     code: &'a mut CodeBytes,
     maps: &'a Maps,
     memory: &'a Memory,
+    protected: &'a FxHashMap<u64, Protection>,
 }
 
-impl Fetcher<'_> {
+impl<'a> Fetcher<'a> {
+    fn new(
+        code: &'a mut CodeBytes,
+        maps: &'a Maps,
+        memory: &'a Memory,
+        protected: &'a FxHashMap<u64, Protection>,
+    ) -> Self {
+        for page in std::mem::take(&mut code.unguarded) {
+            if !protected.contains_key(&page) {
+                code.pages.remove(&page);
+            }
+        }
+        Fetcher {
+            code,
+            maps,
+            memory,
+            protected,
+        }
+    }
+
     fn page(&mut self, page: u64) -> bool {
         if self.code.pages.contains_key(&page) {
             return true;
         }
         let addr = page << 12;
-        if !self.maps.find(addr).is_some_and(|m| m.protection.execute) {
+        let Some(m) = self.maps.find(addr).filter(|m| m.protection.execute) else {
             return false;
-        }
+        };
         let mut bytes = Box::new([0; 4096]);
         if self.memory.read(addr, &mut bytes[..]) != 4096 {
             return false;
+        }
+        if m.protection.write && !self.protected.contains_key(&page) {
+            self.code.unguarded.push(page);
         }
         self.code.pages.insert(page, bytes);
         true
@@ -174,6 +213,7 @@ impl Engine {
             maps_stale: true,
             code: CodeBytes {
                 pages: FxHashMap::default(),
+                unguarded: Vec::new(),
                 window: Vec::new(),
             },
             protected: FxHashMap::default(),
@@ -184,6 +224,8 @@ impl Engine {
             flipped: FxHashSet::default(),
             stats: Stats::default(),
             dispositions: Dispositions::inherited(tracee.0),
+            threads: Threads::new(),
+            altstack: DISABLED_STACK,
             epoch: 0,
             trap_blocked: false,
             last_branch: 0,
@@ -201,6 +243,9 @@ impl Engine {
             protected: self.protected.clone(),
             regions: self.cache.regions.len(),
             epoch: self.epoch,
+            threads: self.threads.clone(),
+            page: self.page,
+            altstack: self.altstack,
         }
     }
 
@@ -211,6 +256,9 @@ impl Engine {
         self.dispositions = kept.dispositions.clone();
         self.trap_blocked = kept.trap_blocked;
         self.last_branch = kept.last_branch;
+        self.threads = kept.threads.clone();
+        self.page = kept.page;
+        self.altstack = kept.altstack;
         self.pending.clear();
         if self.epoch != kept.epoch || self.protected != kept.protected {
             self.cache.clear();
@@ -509,11 +557,8 @@ impl Engine {
         self.refresh_maps()?;
         let mut block = {
             let armed = &self.armed;
-            let mut fetcher = Fetcher {
-                code: &mut self.code,
-                maps: &self.maps,
-                memory: &self.memory,
-            };
+            let mut fetcher =
+                Fetcher::new(&mut self.code, &self.maps, &self.memory, &self.protected);
             decode(pc, MAX_INSNS, &mut fetcher, &|at| armed.contains_key(&at))
         };
         if block.insns.is_empty() && block.special.is_none() {
@@ -534,11 +579,11 @@ impl Engine {
         let t = translate(&block, request);
         let sites: Vec<u64> = block.return_sites().collect();
         let id = self.cache.place(region, pc, block.ranges, t, prologue);
-        ahead.extend(self.cache.open_exits(id).map(|(exit, target)| Ahead {
+        let exits = self.cache.open_exits(id).map(|(exit, target)| Ahead {
             target,
             exit: Some(exit),
-        }));
-        ahead.extend(sites.into_iter().map(|target| Ahead { target, exit: None }));
+        });
+        ahead.extend(exits.chain(sites.into_iter().map(|target| Ahead { target, exit: None })));
         Ok(Some(id))
     }
 
@@ -553,17 +598,6 @@ impl Engine {
                     let p = m.protection;
                     self.protect(page, Protection { write: false, ..p })?;
                     self.protected.insert(page, p);
-                    // Its bytes may have changed since they were read.
-                    let mut bytes = [0; 4096];
-                    self.memory
-                        .read_exact(page << 12, &mut bytes)
-                        .map_err(|_| Error::Lost)?;
-                    if self.code.pages.get(&page).is_some_and(|old| **old != bytes) {
-                        return Err(Error::Internal(format!(
-                            "code at {:#x} changed while it was read",
-                            page << 12
-                        )));
-                    }
                 }
             }
         }
@@ -751,8 +785,8 @@ impl Engine {
                 self.set_slot(slot::STOPS + n * 8, left.wrapping_add(1))?;
             }
         } else {
-            // The flags are being recomputed here; a few instructions on, they are the guest's.
-            match self.past_armed(-i64::from(uncounted) as u64)? {
+            // The flags are about to be recomputed; one instruction on, they are the guest's.
+            match self.past_armed(1)? {
                 Stop::Boundary => {}
                 stop => return Ok(stop),
             }
@@ -845,11 +879,8 @@ impl Engine {
         let pc = self.regs.rip;
         let limit = (limit as usize).clamp(1, MAX_INSNS);
         let mut block = {
-            let mut fetcher = Fetcher {
-                code: &mut self.code,
-                maps: &self.maps,
-                memory: &self.memory,
-            };
+            let mut fetcher =
+                Fetcher::new(&mut self.code, &self.maps, &self.memory, &self.protected);
             let armed = &self.armed;
             decode(pc, limit, &mut fetcher, &|at| armed.contains_key(&at))
         };

@@ -60,6 +60,13 @@ pub(crate) fn install() -> Vec<(i32, libc::sighandler_t)> {
             libc::sigaction(signal, &raw const act, std::ptr::null_mut());
         }
     }
+    // A recording that outgrows its limit is an error to report, not a reason to die. What the
+    // guest writes is its own affair.
+    // SAFETY: plain system call.
+    let before = unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+    if before == libc::SIG_DFL {
+        old.push((libc::SIGXFSZ, libc::SIG_DFL));
+    }
     // Rust ignores SIGPIPE; a program started by a shell does not.
     old.push((libc::SIGPIPE, libc::SIG_DFL));
     old
@@ -76,4 +83,26 @@ pub(crate) fn stop_self() {
     unsafe {
         libc::raise(libc::SIGSTOP);
     }
+}
+
+/// Ends this process as the guest ended, so that whoever waits for it learns the same. It leaves no
+/// core file: a core of the tracer would tell nothing about the guest.
+pub fn die_of(signal: i32) -> ! {
+    // SAFETY: plain system calls on live values; the process is about to end.
+    unsafe {
+        let none = libc::rlimit {
+            rlim_cur: 0,
+            rlim_max: 0,
+        };
+        libc::setrlimit(libc::RLIMIT_CORE, &raw const none);
+        libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0);
+        libc::signal(signal, libc::SIG_DFL);
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&raw mut set);
+        libc::sigaddset(&raw mut set, signal);
+        libc::sigprocmask(libc::SIG_UNBLOCK, &raw const set, std::ptr::null_mut());
+        libc::kill(libc::getpid(), signal);
+    }
+    // Its default action is not to end a process, or init ignores it.
+    std::process::exit(128 + signal)
 }

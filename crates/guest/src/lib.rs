@@ -19,15 +19,18 @@ mod recording;
 mod replay;
 mod report;
 mod routines;
+mod schedule;
 mod signals;
 mod special;
 mod start;
 mod stops;
+mod threads;
 mod translate;
 mod watch;
 
 pub use checkpoint::{CheckpointId, Spacing};
 pub use edit::{Edit, EditId, Place};
+pub use interrupts::die_of;
 pub use launch::Launch;
 pub use maps::{Mapping, Protection};
 pub use ptrace::UserRegs;
@@ -37,3 +40,4 @@ pub use replay::{
     Halt, Limits, OutputKind, Replay, Sink, StopAt, Syscalls, Until, Watch, pass_through,
 };
 pub use report::{Crash, End, Error, Stats};
+pub use threads::ThreadId;

@@ -20,6 +20,10 @@ impl Memory {
         Memory { pid, file: None }
     }
 
+    pub(crate) fn pid(&self) -> i32 {
+        self.pid
+    }
+
     /// Reads as many bytes as are mapped from `addr` on.
     pub(crate) fn read(&self, addr: u64, buf: &mut [u8]) -> usize {
         let n = self.transfer(addr, buf.as_mut_ptr(), buf.len(), false);

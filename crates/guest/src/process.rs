@@ -50,6 +50,19 @@ impl Engine {
         }
     }
 
+    /// Starts a guest call that may block.
+    pub(crate) fn begin_call(&mut self, call: &Call) -> Result<(), Error> {
+        self.start_call(call).map(drop)
+    }
+
+    /// Whether the call begun has come out.
+    pub(crate) fn poll_call(&mut self) -> Result<Option<Outcome>, Error> {
+        match wait_for(self.tracee.0, libc::WNOHANG)? {
+            None => Ok(None),
+            Some((_, wait)) => self.judge_call(wait),
+        }
+    }
+
     fn start_call(&mut self, call: &Call) -> Result<u64, Error> {
         let gadget = self.cache.regions[0].labels.gadget;
         let mut regs = self.regs;
@@ -67,47 +80,86 @@ impl Engine {
         self.finish_call(gadget)
     }
 
-    fn finish_call(&mut self, gadget: u64) -> Result<Outcome, Error> {
+    fn finish_call(&mut self, _gadget: u64) -> Result<Outcome, Error> {
         loop {
             let wait = self.tracee.wait()?;
-            self.stats.stops += 1;
-            match wait {
-                Wait::Signal(signal) => {
-                    let after = self.tracee.regs()?;
-                    if signal == libc::SIGTRAP && after.rip == gadget + 3 {
-                        self.can_deliver = true;
-                        return Ok(Outcome::Returned(after.rax as i64));
-                    }
-                    let cut_short =
-                        after.rip == gadget + 2 && (-516..=-512).contains(&(after.rax as i64));
-                    match self.dispositions.of(signal) {
-                        // The kernel itself restarts a call that nobody hears of.
-                        Disposition::Ignore => {
-                            self.tracee.resume(Resume::Deliver(signal))?;
-                            continue;
-                        }
-                        Disposition::Stop => {
-                            self.tracee.resume(Resume::Deliver(signal))?;
-                            continue;
-                        }
-                        _ => {}
-                    }
-                    self.note_signal(signal)?;
-                    if cut_short {
-                        self.can_deliver = true;
-                        return Ok(Outcome::Interrupted(after.rax as i64));
-                    }
-                    self.tracee.resume(Resume::Run)?;
-                }
-                Wait::Group(_) => {
-                    self.tracee.resume(Resume::Listen)?;
-                    crate::interrupts::stop_self();
-                }
-                Wait::Event(libc::PTRACE_EVENT_STOP) => self.tracee.resume(Resume::Run)?,
-                Wait::Event(event) => return Ok(Outcome::Event(event)),
-                Wait::Exited(_) | Wait::Killed(_) => return Ok(Outcome::Ended(wait)),
+            if let Some(outcome) = self.judge_call(wait)? {
+                return Ok(outcome);
             }
         }
+    }
+
+    /// What a stop inside a guest call means; `None` if the call goes on.
+    pub(crate) fn judge_call(&mut self, wait: Wait) -> Result<Option<Outcome>, Error> {
+        let gadget = self.cache.regions[0].labels.gadget;
+        self.stats.stops += 1;
+        match wait {
+            Wait::Signal(signal) => {
+                let after = self.tracee.regs()?;
+                if signal == libc::SIGTRAP && after.rip == gadget + 3 {
+                    self.can_deliver = true;
+                    return Ok(Some(Outcome::Returned(after.rax as i64)));
+                }
+                let cut_short =
+                    after.rip == gadget + 2 && (-516..=-512).contains(&(after.rax as i64));
+                // The kernel itself restarts a call that nobody hears of.
+                if matches!(
+                    self.dispositions.of(signal),
+                    Disposition::Ignore | Disposition::Stop
+                ) {
+                    self.tracee.resume(Resume::Deliver(signal))?;
+                    return Ok(None);
+                }
+                self.note_signal(signal)?;
+                if cut_short {
+                    self.can_deliver = true;
+                    return Ok(Some(Outcome::Interrupted(after.rax as i64)));
+                }
+                self.tracee.resume(Resume::Run)?;
+            }
+            Wait::Group(_) => {
+                self.tracee.resume(Resume::Listen)?;
+                crate::interrupts::stop_self();
+            }
+            Wait::Event(libc::PTRACE_EVENT_STOP) => self.tracee.resume(Resume::Run)?,
+            Wait::Event(event) => return Ok(Some(Outcome::Event(event))),
+            Wait::Exited(_) | Wait::Killed(_) => return Ok(Some(Outcome::Ended(wait))),
+        }
+        Ok(None)
+    }
+
+    /// A call of clone that makes a thread. Returns its result and the new thread, stopped.
+    pub(crate) fn clone_call(&mut self, call: &Call) -> Result<(i64, Option<Tracee>), Error> {
+        let gadget = self.start_call(call)?;
+        let mut child = None;
+        loop {
+            match self.finish_call(gadget)? {
+                Outcome::Event(_) => {
+                    let c = Tracee(self.tracee.event_message()? as i32);
+                    loop {
+                        match wait_for(c.0, 0)? {
+                            Some((_, Wait::Event(_))) => break,
+                            Some((_, Wait::Exited(_) | Wait::Killed(_))) | None => {
+                                return Err(Error::Lost);
+                            }
+                            Some(_) => c.resume(Resume::Run)?,
+                        }
+                    }
+                    child = Some(c);
+                    self.tracee.resume(Resume::Run)?;
+                }
+                Outcome::Returned(ret) => return Ok((ret, child)),
+                Outcome::Interrupted(_) => {
+                    self.start_call(call)?;
+                }
+                Outcome::Ended(_) => return Err(Error::Lost),
+            }
+        }
+    }
+
+    /// Forgets a thread that has ended.
+    pub(crate) fn drop_thread(&mut self, id: crate::threads::ThreadId) {
+        self.threads.parked.retain(|(i, _)| *i != id);
     }
 
     /// The new action in a call of rt_sigaction.
@@ -224,43 +276,28 @@ impl Engine {
 
     /// A stopped copy of the guest, to compare with or to return to.
     pub(crate) fn copy(&mut self) -> Result<Tracee, Error> {
-        let gadget = self.cache.regions[0].labels.gadget;
-        let mut regs = self.regs;
-        regs.rip = gadget;
-        regs.orig_rax = u64::MAX;
-        regs.rax = libc::SYS_clone as u64;
+        let saved = self.regs;
         // No exit signal: the end of a copy must not be a SIGCHLD to the guest.
-        (regs.rdi, regs.rsi, regs.rdx, regs.r10, regs.r8) = (0, 0, 0, 0, 0);
-        self.tracee.set_regs(&regs)?;
-        self.tracee.resume(Resume::Run)?;
-        let mut child = None;
-        loop {
-            match self.finish_call(gadget)? {
-                Outcome::Event(_) => {
-                    let c = Tracee(self.tracee.event_message()? as i32);
-                    loop {
-                        match wait_for(c.0, 0)? {
-                            Some((_, Wait::Event(_))) => break,
-                            Some((_, Wait::Exited(_) | Wait::Killed(_))) | None => {
-                                return Err(Error::Lost);
-                            }
-                            Some(_) => c.resume(Resume::Run)?,
-                        }
-                    }
-                    child = Some(c);
-                    self.tracee.resume(Resume::Run)?;
-                }
-                Outcome::Returned(ret) => {
-                    return child.ok_or_else(|| {
-                        Error::Os(
-                            "fork of the guest",
-                            std::io::Error::from_raw_os_error(-ret as i32),
-                        )
-                    });
-                }
-                _ => return Err(Error::Lost),
-            }
-        }
+        let call = Call {
+            nr: libc::SYS_clone as u64,
+            args: [0; 6],
+        };
+        (
+            self.regs.rdi,
+            self.regs.rsi,
+            self.regs.rdx,
+            self.regs.r10,
+            self.regs.r8,
+        ) = (0, 0, 0, 0, 0);
+        let made = self.clone_call(&call);
+        self.regs = saved;
+        let (ret, child) = made?;
+        child.ok_or_else(|| {
+            Error::Os(
+                "fork of the guest",
+                std::io::Error::from_raw_os_error(-ret as i32),
+            )
+        })
     }
 
     /// Memory that has changed since `copy` was made.

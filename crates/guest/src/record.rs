@@ -9,10 +9,12 @@ use crate::files::Files;
 use crate::launch::{self, Launch};
 use crate::layout::slot;
 use crate::process::Outcome;
-use crate::ptrace::{Resume, Tracee, Wait};
+use crate::ptrace::{Resume, Tracee, Wait, wait_for};
 use crate::recording::{CallEffects, Event, FileRef, Kind, Writer};
+use crate::schedule::{QUANTUM, Waiting};
 use crate::signals::Disposition;
 use crate::start::{self, recording_class};
+use crate::threads::ThreadId;
 use crate::{Crash, End, Error, Stats, special};
 
 /// What a finished recording run tells its caller.
@@ -20,6 +22,8 @@ pub struct Recorded {
     pub end: End,
     pub stats: Stats,
     pub notes: Vec<String>,
+    /// What the guest knew stored files as, by the path of the copy.
+    pub files: std::collections::HashMap<PathBuf, PathBuf>,
 }
 
 /// A guest under recording.
@@ -30,10 +34,29 @@ pub struct Recorder {
     /// Stored files by their path in the recording, with the names the guest knew.
     pub(crate) names: std::collections::HashMap<PathBuf, PathBuf>,
     pub(crate) notes: Vec<String>,
-    guarded: bool,
+    /// What the class table was last made for: guarded code pages, several threads.
+    pub(crate) classes_for: (bool, bool),
+    pub(crate) waiting: Vec<Waiting>,
+    /// Where the kernel writes zero when each thread ends.
+    pub(crate) clear_tids: Vec<(ThreadId, u64)>,
+    /// Process id of the guest: its first thread's.
+    pub(crate) leader: i32,
+    /// The step at which the turn is passed on.
+    pub(crate) turn_step: u64,
+    /// The step at which the present turn is over.
+    pub(crate) turn_until: u64,
     /// What the guest believes of its CPUs.
     affinity: Vec<u8>,
     on_crash: Option<Box<dyn FnMut(&Crash<'_>)>>,
+}
+
+/// What is to be known before a call about what it will do.
+pub(crate) struct Prepared {
+    plan: Plan,
+    /// The new action of a sigaction.
+    action: Option<[u8; 32]>,
+    /// The guest believed SIGTRAP to be blocked.
+    believed: bool,
 }
 
 /// Restart codes that the kernel keeps to itself.
@@ -47,6 +70,7 @@ impl Recorder {
         let affinity = crate::process::affinity();
         crate::process::pin_self();
         let tracee = launch::start(launch, &restore)?;
+        crate::interrupts::guest(tracee.0);
         let mut files = Files::of(folder);
         let mut writer = Writer::create(&folder.join("events"))?;
         let (engine, names) = Self::image(tracee, &mut files, &mut writer, 0)?;
@@ -57,7 +81,12 @@ impl Recorder {
             files,
             names,
             notes: Vec::new(),
-            guarded: false,
+            classes_for: (false, false),
+            waiting: Vec::new(),
+            clear_tids: Vec::new(),
+            leader: tracee.0,
+            turn_step: 0,
+            turn_until: 0,
             affinity,
             on_crash,
         })
@@ -109,6 +138,7 @@ impl Recorder {
                     end,
                     stats: self.engine.stats.clone(),
                     notes: std::mem::take(&mut self.notes),
+                    files: std::mem::take(&mut self.names),
                 })
             }
             Err(e) => {
@@ -125,15 +155,21 @@ impl Recorder {
             if let Some(end) = self.deliver_pending()? {
                 return Ok(end);
             }
-            let stop = self.engine.go(None)?;
+            let goal = if self.engine.threads.several() {
+                Some(self.turn_until)
+            } else {
+                None
+            };
+            let stop = self.engine.go(goal)?;
             self.drain()?;
-            if self.guarded != !self.engine.protected.is_empty() {
-                self.guarded = !self.guarded;
-                let guarded = self.guarded;
-                self.engine.set_classes(&|nr| recording_class(nr, guarded));
-            }
+            self.choose_classes();
             let end = match stop {
-                Stop::Boundary => None,
+                Stop::Boundary => match goal {
+                    Some(goal) if self.engine.pending.is_empty() && self.engine.step()? >= goal => {
+                        self.yield_turn()?
+                    }
+                    _ => None,
+                },
                 Stop::Syscall => self.syscall()?,
                 Stop::Interrupted(code) => {
                     let call = self.engine.call();
@@ -157,7 +193,7 @@ impl Recorder {
         }
     }
 
-    fn ended(&mut self, wait: Wait) -> Result<End, Error> {
+    pub(crate) fn ended(&mut self, wait: Wait) -> Result<End, Error> {
         match wait {
             Wait::Exited(code) => Ok(End::Exited(code)),
             Wait::Killed(sig) => Ok(End::Killed(sig)),
@@ -165,30 +201,50 @@ impl Recorder {
         }
     }
 
+    /// The current thread has had its turn.
+    fn yield_turn(&mut self) -> Result<Option<End>, Error> {
+        self.turn_step = self.engine.step()?;
+        self.turn_until = self.turn_step + QUANTUM;
+        self.pass_turn(false)
+    }
+
     /// Moves what the system-call routine has logged to the file.
     fn drain(&mut self) -> Result<(), Error> {
         let ring = self.engine.cache.layout.ring();
-        let Ok(at) = self.engine.slot(slot::RING_AT) else {
-            return Ok(());
+        let used = match self.engine.slot(slot::RING_AT) {
+            Ok(at) => at - ring,
+            // The guest is gone, and with it the mark. What is logged ends where a step is zero.
+            Err(_) => self.engine.cache.layout.ring_size(),
         };
-        if at == ring {
+        if used == 0 {
             return Ok(());
         }
-        let mut bytes = vec![0; (at - ring) as usize];
+        let mut bytes = vec![0; used as usize];
         self.engine.cache.read_shared(ring, &mut bytes);
+        let word = |i: usize| u32::from_le_bytes(bytes[i..i + 4].try_into().expect("four bytes"));
         let mut i = 0;
-        while i < bytes.len() {
-            let len =
-                u32::from_le_bytes(bytes[i + 4..i + 8].try_into().expect("four bytes")) as usize;
-            i = (i + 24 + len).next_multiple_of(8);
+        while i + 24 <= bytes.len() && (word(i + 8) | word(i + 12)) != 0 {
+            i = (i + 24 + word(i + 4) as usize).next_multiple_of(8);
             self.engine.stats.syscalls += 1;
             self.writer.events += 1;
         }
+        bytes.truncate(i);
         self.writer.raw(&bytes)?;
-        self.engine.set_slot(slot::RING_AT, ring)
+        bytes.fill(0);
+        self.engine.cache.write_shared(ring, &bytes);
+        match self.engine.set_slot(slot::RING_AT, ring) {
+            Err(Error::Lost) | Ok(()) => Ok(()),
+            Err(e) => Err(e),
+        }
     }
 
-    fn log(&mut self, kind: Kind, nr: u32, result: i64, payload: Vec<u8>) -> Result<(), Error> {
+    pub(crate) fn log(
+        &mut self,
+        kind: Kind,
+        nr: u32,
+        result: i64,
+        payload: Vec<u8>,
+    ) -> Result<(), Error> {
         let step = self.engine.step()?;
         self.writer
             .event(&Event::new(kind, nr, step, result, payload))
@@ -252,12 +308,27 @@ impl Recorder {
         tracee.set_regs(&regs)?;
         tracee.set_siginfo(&p.info)?;
         tracee.resume(Resume::Deliver(p.signal))?;
+        self.wait_for_leader()
+    }
+
+    /// The whole guest is ending: waits for that, whatever else its threads report.
+    fn wait_for_leader(&mut self) -> Result<End, Error> {
         loop {
-            match tracee.wait()? {
-                Wait::Killed(sig) => return Ok(End::Killed(sig)),
-                Wait::Exited(code) => return Ok(End::Exited(code)),
+            let Some((tracee, wait)) = wait_for(-1, libc::__WNOTHREAD)? else {
+                continue;
+            };
+            match wait {
+                Wait::Exited(_) | Wait::Killed(_) if tracee.0 == self.leader => {
+                    return self.ended(wait);
+                }
+                Wait::Exited(_) | Wait::Killed(_) => {}
                 // A second deadly signal on its way; the first one is enough.
-                _ => tracee.resume(Resume::Deliver(libc::SIGKILL))?,
+                Wait::Signal(_) if tracee == self.engine.tracee => {
+                    tracee.resume(Resume::Deliver(libc::SIGKILL))?
+                }
+                _ => {
+                    let _ = tracee.resume(Resume::Run);
+                }
             }
         }
     }
@@ -328,7 +399,7 @@ impl Recorder {
 
     // ---- system calls ------------------------------------------------------------------------
 
-    fn written(&self, plan: &Plan, ret: i64) -> Result<Vec<(u64, Vec<u8>)>, Error> {
+    pub(crate) fn written(&self, plan: &Plan, ret: i64) -> Result<Vec<(u64, Vec<u8>)>, Error> {
         let mut out = Vec::new();
         for r in plan.writes(ret, &self.engine.memory) {
             let mut bytes = vec![0; r.len as usize];
@@ -368,14 +439,14 @@ impl Recorder {
         }
     }
 
-    fn note(&mut self, text: String) {
+    pub(crate) fn note(&mut self, text: String) {
         if !self.notes.contains(&text) {
             self.notes.push(text);
         }
     }
 
     /// Logs a finished call and steps over it.
-    fn finish(
+    pub(crate) fn finish(
         &mut self,
         call: &Call,
         ret: i64,
@@ -415,6 +486,13 @@ impl Recorder {
                 },
             );
         }
+        if self.hides_output(call) {
+            let effects = CallEffects {
+                args: call.args,
+                ..Default::default()
+            };
+            return self.finish(call, -i64::from(libc::EINVAL), effects);
+        }
         let plan = match Plan::before(call, &self.engine.memory) {
             Ok(plan) => plan,
             Err(r) => {
@@ -433,29 +511,76 @@ impl Recorder {
             self.engine.release_page(a >> 12)?;
         }
         let action = self.engine.sigaction_argument(call);
-        let believed = self.engine.trap_blocked;
-        let mut outcome = self.engine.guest_call(call)?;
-        if matches!(outcome, Outcome::Returned(r) if r == -i64::from(libc::EFAULT))
-            && !self.engine.protected.is_empty()
-        {
-            let pages: Vec<u64> = self.engine.protected.keys().copied().collect();
-            for p in pages {
-                self.engine.release_page(p)?;
-            }
-            outcome = self.engine.guest_call(call)?;
+        let prepared = Prepared {
+            plan,
+            action,
+            believed: self.engine.trap_blocked,
+        };
+        if !self.engine.threads.several() {
+            let outcome = self.engine.guest_call(call)?;
+            return self.complete(call, prepared, outcome);
         }
+        if nr == libc::SYS_sched_yield {
+            let outcome = self.engine.guest_call(call)?;
+            let end = self.complete(call, prepared, outcome)?;
+            return if end.is_none() {
+                self.yield_turn()
+            } else {
+                Ok(end)
+            };
+        }
+        if abi::may_block(call.nr) == abi::Blocking::Never {
+            let outcome = self.engine.guest_call(call)?;
+            return self.complete(call, prepared, outcome);
+        }
+        self.turn_step = self.engine.step()?;
+        match self.call_or_wait(call, prepared)? {
+            Some((prepared, outcome)) => self.complete(call, prepared, outcome),
+            None => {
+                self.turn_until = self.turn_step + QUANTUM;
+                self.pass_turn(false)
+            }
+        }
+    }
+
+    /// A call has come out: what it did is written down.
+    pub(crate) fn complete(
+        &mut self,
+        call: &Call,
+        prepared: Prepared,
+        outcome: Outcome,
+    ) -> Result<Option<End>, Error> {
+        let Prepared {
+            plan,
+            action,
+            believed,
+        } = &prepared;
+        let nr = call.nr as i64;
         match outcome {
             Outcome::Returned(ret) => {
+                if ret == -i64::from(libc::EFAULT) && !self.engine.protected.is_empty() {
+                    let pages: Vec<u64> = self.engine.protected.keys().copied().collect();
+                    for p in pages {
+                        self.engine.release_page(p)?;
+                    }
+                    let outcome = self.engine.guest_call(call)?;
+                    return self.complete(call, prepared, outcome);
+                }
                 if let (Some(act), true) = (action, ret == 0) {
-                    self.engine.dispositions.set(call.args[0], &act);
+                    self.engine.dispositions.set(call.args[0], act);
                 }
                 if nr == libc::SYS_arch_prctl {
                     self.engine.regs.fs_base = self.engine.tracee.regs()?.fs_base;
                 }
-                if nr == libc::SYS_rt_sigprocmask {
-                    self.show_trap_mask(call, ret, believed)?;
+                if nr == libc::SYS_set_tid_address {
+                    let id = self.engine.threads.current;
+                    self.clear_tids.retain(|c| c.0 != id);
+                    self.clear_tids.push((id, call.args[0]));
                 }
-                let writes = self.written(&plan, ret)?;
+                if nr == libc::SYS_rt_sigprocmask {
+                    self.show_trap_mask(call, ret, *believed)?;
+                }
+                let writes = self.written(plan, ret)?;
                 self.finish(
                     call,
                     ret,
@@ -466,7 +591,7 @@ impl Recorder {
                     },
                 )
             }
-            Outcome::Interrupted(code) => self.interrupted(call, Some(&plan), code),
+            Outcome::Interrupted(code) => self.interrupted(call, Some(plan), code),
             Outcome::Ended(wait) => Ok(Some(self.ended(wait)?)),
             Outcome::Event(_) => Err(Error::Internal("an unexpected process event".into())),
         }
@@ -494,6 +619,24 @@ impl Recorder {
             (false, _) => believed,
         };
         Ok(())
+    }
+
+    /// The call would move data to standard output or error without its passing through the
+    /// guest's memory, where a replay finds it. Programs fall back to reading and writing.
+    fn hides_output(&self, call: &Call) -> bool {
+        use std::os::unix::fs::MetadataExt;
+        let fd = match call.nr as i64 {
+            libc::SYS_sendfile => call.args[0],
+            libc::SYS_copy_file_range | libc::SYS_splice => call.args[2],
+            _ => return false,
+        };
+        let identity = |path: String| std::fs::metadata(path).ok().map(|m| (m.dev(), m.ino()));
+        let Some(target) = identity(format!("/proc/{}/fd/{}", self.leader, fd as i32)) else {
+            return false;
+        };
+        [1, 2]
+            .iter()
+            .any(|n| identity(format!("/proc/self/fd/{n}")) == Some(target))
     }
 
     fn concerns_guest(&self, pid: u64) -> bool {
@@ -591,6 +734,7 @@ impl Recorder {
 
     fn process_call(&mut self, call: &Call) -> Result<Option<End>, Error> {
         match call.nr as i64 {
+            libc::SYS_exit if self.engine.threads.several() => self.thread_exit(call),
             libc::SYS_exit | libc::SYS_exit_group => {
                 self.engine.stats.steps = self.engine.step()?;
                 let effects = CallEffects {
@@ -598,10 +742,8 @@ impl Recorder {
                     ..Default::default()
                 };
                 self.log(Kind::Call, call.nr as u32, 0, effects.encode())?;
-                match self.engine.guest_call(call)? {
-                    Outcome::Ended(wait) => Ok(Some(self.ended(wait)?)),
-                    _ => Err(Error::Internal("the guest survived its exit".into())),
-                }
+                self.engine.begin_call(call)?;
+                self.wait_for_leader().map(Some)
             }
             libc::SYS_execve | libc::SYS_execveat => self.exec(call),
             _ => self.fork(call),
@@ -638,7 +780,9 @@ impl Recorder {
                 engine.pending = std::mem::take(&mut self.engine.pending);
                 self.engine = engine;
                 self.names = names;
-                self.guarded = false;
+                self.classes_for = (false, false);
+                self.waiting.clear();
+                self.clear_tids.clear();
                 Ok(None)
             }
             Outcome::Ended(wait) => Ok(Some(self.ended(wait)?)),
@@ -658,18 +802,16 @@ impl Recorder {
                 },
             );
         };
-        if flags & libc::CLONE_THREAD as u64 != 0
-            || (flags & libc::CLONE_VM as u64 != 0 && flags & libc::CLONE_VFORK as u64 == 0)
-        {
-            self.note("threads are not supported yet: clone fails with EAGAIN".into());
-            return self.finish(
-                call,
-                -i64::from(libc::EAGAIN),
-                CallEffects {
-                    args: call.args,
-                    ..Default::default()
-                },
-            );
+        if flags & libc::CLONE_THREAD as u64 != 0 {
+            return self.new_thread(call);
+        }
+        if flags & libc::CLONE_VM as u64 != 0 && flags & libc::CLONE_VFORK as u64 == 0 {
+            self.note("a process that shares its memory with the guest is not supported: clone fails with EAGAIN".into());
+            let effects = CallEffects {
+                args: call.args,
+                ..Default::default()
+            };
+            return self.finish(call, -i64::from(libc::EAGAIN), effects);
         }
         let shared = flags & libc::CLONE_VM as u64 != 0;
         let plan = Plan::before(call, &self.engine.memory).ok();

@@ -24,6 +24,7 @@ use crate::recording::{CallEffects, Event, Kind, Reader};
 use crate::signals::Disposition;
 use crate::start::{self, Snapshot};
 use crate::stops::{Purpose, Stops};
+use crate::threads::ThreadId;
 use crate::watch::Watching;
 use crate::{Crash, End, Error, Stats, special};
 
@@ -155,6 +156,11 @@ pub struct Replay {
     interrupt: Arc<AtomicBool>,
     limits: Limits,
     checkpointing: bool,
+    /// Threads that are inside a system call, and those that have ended but not been left yet.
+    pub(crate) in_call: Vec<ThreadId>,
+    pub(crate) gone: Vec<ThreadId>,
+    /// The thread just switched to goes on with the result of its call.
+    resume_call: bool,
 }
 
 /// A sink that passes output on to where the guest's would go.
@@ -232,6 +238,9 @@ impl Replay {
             interrupt: Arc::default(),
             limits: Limits::default(),
             checkpointing: false,
+            in_call: Vec::new(),
+            gone: Vec::new(),
+            resume_call: false,
         };
         replay.next = replay.reader.next()?;
         Ok(replay)
@@ -344,8 +353,12 @@ impl Replay {
             if self.checkpointing {
                 self.maybe_checkpoint()?;
             }
+            if self.due_switch(step)? {
+                past = None;
+                continue;
+            }
             let due = match &self.next {
-                Some(e) if e.kind == Kind::Signal && !self.edited => e.step,
+                Some(e) if matches!(e.kind, Kind::Signal | Kind::Switch) && !self.edited => e.step,
                 _ => u64::MAX,
             };
             let goal = until.step.unwrap_or(u64::MAX).min(due).min(step + STRETCH);
@@ -353,7 +366,9 @@ impl Replay {
             // Nothing from outside is meant for the guest.
             self.engine.pending.clear();
             let here = past.take() == Some(self.engine.regs.rip);
-            let stop = if here && self.at_call {
+            let stop = if std::mem::take(&mut self.resume_call) {
+                Stop::Syscall
+            } else if here && self.at_call {
                 self.at_call = false;
                 self.engine.past_armed(1)?
             } else if here && (self.stops.has(self.engine.regs.rip) || watching.waits()) {
@@ -609,12 +624,65 @@ impl Replay {
         Ok(End::Killed(p.signal))
     }
 
+    // ---- threads -----------------------------------------------------------------------------
+
+    /// Passes the turn to another thread if the recording has that here.
+    fn due_switch(&mut self, step: u64) -> Result<bool, Error> {
+        match &self.next {
+            Some(e) if e.kind == Kind::Switch && e.step == step => {}
+            Some(e) if e.kind == Kind::Switch && e.step < step => {
+                return Err(self.diverged("a change of threads was missed"));
+            }
+            _ => return Ok(false),
+        }
+        let event = self.take()?.expect("just seen");
+        let id = ThreadId(event.nr);
+        if self.engine.threads.find(id).is_none() && id != self.engine.threads.current {
+            return Err(Error::damaged(
+                "it switches to a thread that does not exist",
+            ));
+        }
+        let old = self.engine.threads.current;
+        self.engine.switch_green(id, step)?;
+        if let Some(i) = self.gone.iter().position(|&g| g == old) {
+            self.gone.remove(i);
+            self.engine.drop_thread(old);
+        }
+        // A thread that was left inside a system call goes on with its result.
+        if let Some(i) = self.in_call.iter().position(|&t| t == id) {
+            self.in_call.remove(i);
+            self.resume_call = true;
+        }
+        Ok(true)
+    }
+
+    /// A thread begins, in this process thread like all others.
+    fn new_thread(&mut self, call: &Call, ret: i64) -> Result<(), Error> {
+        let Some(a) = self.engine.clone_arguments(call) else {
+            return Ok(());
+        };
+        if a.flags & libc::CLONE_THREAD as u64 == 0 || ret < 0 {
+            return Ok(());
+        }
+        let regs = self.engine.new_thread_regs(&a);
+        let mut green = self.engine.green_state()?;
+        green.altstack = crate::engine::DISABLED_STACK;
+        self.engine
+            .add_thread(self.engine.tracee, regs, Some(green))
+            .map(drop)
+    }
+
     // ---- system calls ------------------------------------------------------------------------
 
     fn syscall(&mut self) -> Result<Option<End>, Error> {
         self.engine.stats.syscalls += 1;
         let call = self.engine.call();
         let step = self.engine.step()?;
+        if matches!(&self.next, Some(e) if e.kind == Kind::Switch && e.step == step) {
+            // The thread waits in this call while others have their turn.
+            self.in_call.push(self.engine.threads.current);
+            return Ok(None);
+        }
         match &self.next {
             Some(e)
                 if matches!(e.kind, Kind::Spot | Kind::Call)
@@ -663,6 +731,10 @@ impl Replay {
                 self.guest_state(&call, ret)?;
             }
             Class::Process => match call.nr as i64 {
+                libc::SYS_exit if self.engine.threads.several() => {
+                    self.gone.push(self.engine.threads.current);
+                    return Ok(None);
+                }
                 libc::SYS_exit | libc::SYS_exit_group => {
                     self.engine.stats.steps = step;
                     return Ok(Some(End::Exited(call.args[0] as i32 & 0xff)));
@@ -670,6 +742,7 @@ impl Replay {
                 libc::SYS_execve | libc::SYS_execveat if ret == 0 => {
                     return self.exec(step).map(|()| None);
                 }
+                libc::SYS_clone | libc::SYS_clone3 => self.new_thread(&call, ret)?,
                 _ => {}
             },
             _ => {}
@@ -742,6 +815,10 @@ impl Replay {
                 self.engine.keep_trap_open()?;
             }
             libc::SYS_sigaltstack => {
+                let mut stack = [0; 24];
+                if call.args[0] != 0 && self.engine.memory.read(call.args[0], &mut stack) == 24 {
+                    self.engine.altstack = stack;
+                }
                 self.redo(&Call {
                     args: [call.args[0], 0, 0, 0, 0, 0],
                     ..*call
@@ -751,8 +828,17 @@ impl Replay {
                 self.redo(call)?;
                 self.engine.regs.fs_base = self.engine.tracee.regs()?.fs_base;
             }
+            // How far the stack may grow is decided by the kernel here too.
             libc::SYS_setrlimit if call.args[0] == u64::from(libc::RLIMIT_STACK) => {
                 self.redo(call)?;
+            }
+            libc::SYS_prlimit64
+                if call.args[1] == u64::from(libc::RLIMIT_STACK) && call.args[2] != 0 =>
+            {
+                self.redo(&Call {
+                    args: [0, call.args[1], call.args[2], 0, 0, 0],
+                    ..*call
+                })?;
             }
             _ => {}
         }

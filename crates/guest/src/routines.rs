@@ -63,10 +63,11 @@ fn try_assemble(layout: Layout, at: u64) -> Result<(Vec<u8>, Labels), IcedError>
     a.shl(rdx, 4)?;
     a.set_label(&mut search)?;
     a.mov(rax, qword_ptr(rdx + l2))?;
-    a.cmp(rax, rcx)?;
-    a.je(found)?;
+    // Zero is an empty place first: a call of a null pointer must not find it.
     a.test(rax, rax)?;
     a.jz(absent)?;
+    a.cmp(rax, rcx)?;
+    a.je(found)?;
     a.add(rdx, 16)?;
     a.and(edx, (16 << L2_BITS) - 1)?;
     a.jmp(search)?;

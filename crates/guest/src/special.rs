@@ -132,6 +132,14 @@ pub(crate) fn carry_out(engine: &mut Engine, i: &Instruction) -> Result<Option<P
         }
         _ => {}
     }
+    if let Some(addr) = cut_off(engine, pc)? {
+        let code = if engine.maps.find(addr).is_some() {
+            2
+        } else {
+            1
+        };
+        return Ok(Some(signal_at(libc::SIGSEGV, code, addr)));
+    }
     if i.is_invalid() {
         return Ok(Some(signal_at(libc::SIGILL, 2, pc)));
     }
@@ -146,6 +154,27 @@ pub(crate) fn carry_out(engine: &mut Engine, i: &Instruction) -> Result<Option<P
         }
         _ => Ok(Some(signal_at(libc::SIGSEGV, 0x80, 0))),
     }
+}
+
+/// Where fetching the instruction at `pc` faults because it goes on in a page without code.
+fn cut_off(engine: &mut Engine, pc: u64) -> Result<Option<u64>, Error> {
+    let next_page = (pc | 0xfff) + 1;
+    engine.refresh_maps()?;
+    if engine
+        .maps
+        .find(next_page)
+        .is_some_and(|m| m.protection.execute)
+    {
+        return Ok(None);
+    }
+    let mut bytes = [0; 15];
+    let n = engine
+        .memory
+        .read(pc, &mut bytes)
+        .min((next_page - pc) as usize);
+    let mut decoder = Decoder::with_ip(64, &bytes[..n], pc, DecoderOptions::NONE);
+    decoder.decode();
+    Ok((decoder.last_error() == iced_x86::DecoderError::NoMoreBytes).then_some(next_page))
 }
 
 /// A `siginfo_t` for a fault.

@@ -41,6 +41,8 @@ pub(crate) struct Piece {
 pub(crate) struct Snapshot {
     pub(crate) regs: UserRegs,
     pub(crate) brk: u64,
+    /// How far the stack may grow, soft and hard.
+    pub(crate) stack_limit: [u64; 2],
     pub(crate) pieces: Vec<Piece>,
 }
 
@@ -224,9 +226,19 @@ impl Engine {
                 pages,
             });
         }
+        let scratch = self.page + u64::from(slot::SCRATCH);
+        self.inject(
+            libc::SYS_prlimit64,
+            [0, u64::from(libc::RLIMIT_STACK), 0, scratch, 0, 0],
+        )?;
+        let stack_limit = [
+            self.memory.read_u64(scratch)?,
+            self.memory.read_u64(scratch + 8)?,
+        ];
         Ok(Snapshot {
             regs: self.regs,
             brk,
+            stack_limit,
             pieces,
         })
     }
@@ -274,6 +286,15 @@ impl Engine {
             }
         }
         self.changed_everything();
+        // A lower hard limit here only matters to a guest that fills its stack.
+        let scratch = self.page + u64::from(slot::SCRATCH);
+        self.memory.write_u64(scratch, snapshot.stack_limit[0])?;
+        self.memory
+            .write_u64(scratch + 8, snapshot.stack_limit[1])?;
+        self.inject(
+            libc::SYS_prlimit64,
+            [0, u64::from(libc::RLIMIT_STACK), scratch, 0, 0, 0],
+        )?;
         let mut names = HashMap::new();
         for p in &snapshot.pieces {
             if self.owns(p.start, p.end) {
@@ -378,6 +399,8 @@ impl Snapshot {
             e.u64(w);
         }
         e.u64(self.brk);
+        e.u64(self.stack_limit[0]);
+        e.u64(self.stack_limit[1]);
         e.u32(self.pieces.len() as u32);
         for p in &self.pieces {
             e.u64(p.start);
@@ -409,6 +432,7 @@ impl Snapshot {
         let mut out = Snapshot {
             regs: regs_from_words(&words),
             brk: d.u64()?,
+            stack_limit: [d.u64()?, d.u64()?],
             pieces: Vec::new(),
         };
         for _ in 0..d.u32()? {

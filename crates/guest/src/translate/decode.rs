@@ -4,6 +4,9 @@ use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKi
 
 use super::MAX_INSNS;
 
+/// Instructions that a loop is unrolled to, about.
+const UNROLLED: usize = 32;
+
 /// Source of guest code bytes.
 pub(crate) trait Fetch {
     /// Executable bytes from `pc` on: as many as are at hand, at most to a little past the end of
@@ -21,10 +24,12 @@ pub(crate) enum Flow {
     Call {
         target: u64,
     },
-    /// `jcc`; `condition` is the low nibble of its opcode.
+    /// `jcc`; `condition` is the low nibble of its opcode, `otherwise` where it leads if that does
+    /// not hold.
     Branch {
         condition: u8,
         target: u64,
+        otherwise: u64,
     },
     /// `loop`, `loope`, `loopne`, `jrcxz`, `jecxz`.
     CountBranch {
@@ -103,6 +108,8 @@ pub(crate) fn decode(
         ranges: Vec::with_capacity(2),
     };
     let mut at = pc;
+    // Rounds left of the loop that the superblock is; 0 as long as it is not known to be one.
+    let mut rounds = 0;
     'pieces: loop {
         let bytes = code.fetch(at);
         if bytes.is_empty() {
@@ -173,6 +180,29 @@ pub(crate) fn decode(
                         break 'pieces;
                     }
                     at = target;
+                    block.end = at;
+                    continue 'pieces;
+                }
+                Flow::Branch {
+                    target, condition, ..
+                } if target == pc && !is_stop(pc) => {
+                    // A short loop goes round several times in one superblock.
+                    block.note(begin, at);
+                    let body = block.insns.len();
+                    if rounds == 0 {
+                        rounds = (UNROLLED / body).max(1);
+                    }
+                    rounds -= 1;
+                    if rounds == 0 {
+                        break 'pieces;
+                    }
+                    let last = block.insns.last_mut().expect("just pushed");
+                    last.flow = Flow::Branch {
+                        condition: condition ^ 1,
+                        target: at,
+                        otherwise: pc,
+                    };
+                    at = pc;
                     block.end = at;
                     continue 'pieces;
                 }
@@ -258,6 +288,7 @@ fn flow(i: &Instruction) -> Option<Flow> {
                 Some(Flow::Branch {
                     condition: HARDWARE_CONDITION[condition as usize],
                     target,
+                    otherwise: i.next_ip(),
                 })
             } else {
                 Some(Flow::CountBranch { target })

@@ -6,12 +6,14 @@
 //! adjusted, and the step counter kept. Translation is a pure function of the code bytes, the
 //! place of the output and the armed stops, so every run of a program is cut the same way.
 //!
-//! **Counting.** A superblock is a sequence of *segments*, each ending in a way out. One
-//! `add [count], n` per segment accounts for all of it. It destroys the flags, so it is put right
-//! before an instruction of the segment that overwrites all of them and reads none; nearly every
-//! conditional branch has such a `cmp` or `test` before it. Only a segment without one pays for a
-//! sequence of `mov`, `lea` and `jrcxz`, which leave the flags alone. The carry out of zero stops
-//! the guest: that is how a run to an exact step, a time slice and a prompt signal are made.
+//! **Counting.** One `add [count], n` accounts for a whole superblock; ways out before its end
+//! correct the count on their side. What costs is not the instruction but the chain of
+//! dependences through the counter, so there must be few of them: short loops are unrolled. The
+//! `add` destroys the flags, so it is put right before an instruction that overwrites all of them
+//! and reads none; nearly every conditional branch has such a `cmp` or `test` before it. Only a
+//! superblock without one pays for a sequence of `mov`, `lea` and `jrcxz`, which leave the flags
+//! alone. The carry out of zero stops the guest: that is how a run to an exact step, a time slice
+//! and a prompt signal are made.
 //! Counting on every instruction, or in a stolen register, was rejected: the first costs 3x, the
 //! second turns every use of that register into memory traffic and every fault into a puzzle.
 //!
@@ -142,6 +144,12 @@ struct Translator<'a> {
     stubs: Vec<(u32, usize)>,
     /// Steps (all, done before) that the indirect branch at hand has yet to count.
     late_count: Option<(i32, i32)>,
+    /// The instruction before which the superblock is counted.
+    counted_at: Option<usize>,
+    /// A `jrcxz` (its end) that must reach the stop of this point.
+    island: Option<(u32, usize)>,
+    /// Ways out that must correct the count: displacement to fix, correction, target.
+    corrections: Vec<(u32, i32, u64)>,
 }
 
 pub(crate) fn translate(block: &Superblock, request: Request) -> Translation {
@@ -154,6 +162,9 @@ pub(crate) fn translate(block: &Superblock, request: Request) -> Translation {
         literals: Vec::new(),
         stubs: Vec::with_capacity(8),
         late_count: None,
+        counted_at: None,
+        island: None,
+        corrections: Vec::new(),
     };
     if request.prologue {
         t.prologue();
@@ -237,13 +248,33 @@ impl Translator<'_> {
     fn body(&mut self) {
         let block = self.block;
         let insns = &block.insns;
-        let mut start = 0;
-        while start < insns.len() {
-            let end = (start..insns.len())
-                .find(|&i| insns[i].flow.leaves())
-                .unwrap_or(insns.len() - 1);
-            self.segment(start, end);
-            start = end + 1;
+        let n = insns.len() as i32;
+        let bounded = self.request.bounded;
+        self.counted_at = if bounded { None } else { place_to_count(insns) };
+        for (i, insn) in insns.iter().enumerate() {
+            let done = i as i32;
+            let last = done + 1 == n;
+            let mut saved = Saved::default();
+            let mut uncounted = done;
+            match self.counted_at {
+                _ if bounded => {}
+                Some(at) if i == at => {
+                    self.count(insn.pc, n, done);
+                    saved = Saved(Saved::DEAD_FLAGS);
+                    uncounted = done - n;
+                }
+                Some(at) if i > at => uncounted = done - n,
+                // An indirect branch has rcx saved anyway and counts after that.
+                None if last && !insn.flow.is_indirect() => {
+                    self.count_keeping_flags(insn.pc, n, done);
+                    self.counted_at = Some(i);
+                    uncounted = done - n;
+                }
+                _ => {}
+            }
+            self.note(insn.pc, uncounted, saved);
+            self.late_count = (self.counted_at.is_none() && last && !bounded).then_some((n, done));
+            self.insn(i, uncounted);
         }
         // A superblock that was cut short, not ended by a transfer, goes on at its end.
         if insns.last().is_none_or(|i| !i.flow.ends()) {
@@ -262,42 +293,6 @@ impl Translator<'_> {
             self.point(Point::Bound { pc, executed })
         } else {
             self.point(Point::Special { pc, uncounted })
-        }
-    }
-
-    fn segment(&mut self, start: usize, end: usize) {
-        let insns = &self.block.insns;
-        let n = (end - start + 1) as i32;
-        let counted_at = if self.request.bounded {
-            None
-        } else {
-            place_to_count(&insns[start..=end])
-        };
-        for i in start..=end {
-            let done = (i - start) as i32;
-            let here = counted_at.map(|(at, _)| start + at);
-            let mut saved = Saved::default();
-            let uncounted = if self.request.bounded {
-                i as i32
-            } else {
-                match here {
-                    Some(at) if i >= at => done - n,
-                    // An indirect branch has rcx saved anyway and counts after that.
-                    None if i == end && !insns[i].flow.is_indirect() => {
-                        self.count_keeping_flags(insns[i].pc, n, done);
-                        done - n
-                    }
-                    _ => done,
-                }
-            };
-            if here == Some(i) {
-                self.count(insns[i].pc, n, done);
-                saved = Saved(Saved::DEAD_FLAGS);
-            }
-            self.note(insns[i].pc, uncounted, saved);
-            self.late_count =
-                (here.is_none() && i == end && !self.request.bounded).then_some((n, done));
-            self.insn(i, uncounted);
         }
     }
 
@@ -344,15 +339,14 @@ impl Translator<'_> {
         self.code.add_rcx(n as i8);
         self.code.save(Gpr::RCX, slot::COUNT);
         self.code.load_byte_ecx(slot::COUNT + 7);
-        self.code.jrcxz(2);
-        self.code.raw(&[0xeb, 5]);
-        let site = self.code.jump_later();
+        // The stop is reached over a jump that stands right behind the branch.
+        self.code.jrcxz(0);
         let p = self.point(Point::Budget {
             pc,
             uncounted: done - n,
             rcx_saved: true,
         });
-        self.stubs.push((site, p));
+        self.island = Some((self.code.offset(), p));
         true
     }
 
@@ -368,17 +362,20 @@ impl Translator<'_> {
                 }
             }
             Flow::Call { target } => {
-                let at = self.code.push_literal_later();
-                self.literals.push((at, next));
+                self.push_return(next);
                 if i + 1 == self.block.insns.len() {
                     self.exit_jump(target);
                 }
             }
-            Flow::Branch { condition, target } => {
+            Flow::Branch {
+                condition,
+                target,
+                otherwise,
+            } => {
                 let site = self.code.jcc_later(condition);
-                self.exit_at(site, target, i);
+                self.side_exit(site, target, i);
                 if i + 1 == self.block.insns.len() {
-                    self.exit_jump(next);
+                    self.exit_jump(otherwise);
                 }
             }
             Flow::CountBranch { target } => {
@@ -387,7 +384,7 @@ impl Translator<'_> {
                 self.code.raw(&insn.bytes[..opcode]);
                 self.code.raw(&[2, 0xeb, 5]);
                 let site = self.code.jump_later();
-                self.exit_at(site, target, i);
+                self.side_exit(site, target, i);
                 if i + 1 == self.block.insns.len() {
                     self.exit_jump(next);
                 }
@@ -414,8 +411,7 @@ impl Translator<'_> {
                 let uncounted = if counts_late { -1 } else { uncounted };
                 self.code.save(Gpr::RDX, slot::RDX);
                 self.note(insn.pc, uncounted, Saved::RCX_RDX);
-                let at = self.code.push_literal_later();
-                self.literals.push((at, next));
+                self.push_return(next);
                 self.indirect(insn.pc, i);
             }
             Flow::Syscall => {
@@ -478,25 +474,34 @@ impl Translator<'_> {
             self.stub_jump(p);
             return;
         }
+        self.code.low_half_to_edx();
+        self.branch_source(pc);
+        self.code.jump_table(self.request.layout.table());
+    }
+
+    /// Notes which indirect branch is being executed.
+    fn branch_source(&mut self, pc: u64) {
         let p = self.point(Point::Branch { pc });
         let id = self.id(p);
-        self.code.low_half_to_edx();
         self.code.store_imm32(slot::SOURCE, id);
-        self.code.jump_table(self.request.layout.table());
+    }
+
+    /// Pushes the guest's return address. (Pushing it by a host `call`, so that the CPU predicts the
+    /// return, was tried: the additional instructions cost more than the wrong guesses.)
+    fn push_return(&mut self, next: u64) {
+        let at = self.code.push_literal_later();
+        self.literals.push((at, next));
     }
 
     fn exit_jump(&mut self, target: u64) {
         let site = self.code.jump_later();
-        self.exit_at(site, target, self.block.insns.len() - 1);
+        self.exit_at(site, target);
     }
 
-    fn exit_at(&mut self, site: u32, target: u64, last: usize) {
+    /// A way out after which the count is right.
+    fn exit_at(&mut self, site: u32, target: u64) {
         let p = if self.request.bounded {
-            let executed = if self.block.insns.is_empty() {
-                0
-            } else {
-                last as u32 + 1
-            };
+            let executed = self.block.insns.len() as u32;
             self.point(Point::Bound {
                 pc: target,
                 executed,
@@ -511,6 +516,52 @@ impl Translator<'_> {
             })
         };
         self.stubs.push((site, p));
+    }
+
+    /// A way out behind instruction `i`, perhaps before the end of the superblock.
+    fn side_exit(&mut self, site: u32, target: u64, i: usize) {
+        let executed = i as i32 + 1;
+        if self.request.bounded {
+            let p = self.point(Point::Bound {
+                pc: target,
+                executed: executed as u32,
+            });
+            self.stubs.push((site, p));
+            return;
+        }
+        let counted = if self.counted_at.is_some_and(|at| at <= i) {
+            self.block.insns.len() as i32
+        } else {
+            0
+        };
+        if executed == counted {
+            self.exit_at(site, target);
+        } else {
+            self.corrections.push((site, executed - counted, target));
+        }
+    }
+
+    /// Lays down the ways out that correct the count. The flags may matter at their targets.
+    fn correct(&mut self, site: u32, correction: i32, target: u64) {
+        self.code.land(site);
+        self.code.save(Gpr::RCX, slot::RCX);
+        self.code.load(Gpr::RCX, slot::COUNT);
+        self.code.add_rcx(correction as i8);
+        self.code.save(Gpr::RCX, slot::COUNT);
+        if correction > 0 {
+            self.code.load_byte_ecx(slot::COUNT + 7);
+            self.code.jrcxz(2);
+            self.code.raw(&[0xeb, 5]);
+            let stop = self.code.jump_later();
+            let p = self.point(Point::Budget {
+                pc: target,
+                uncounted: 0,
+                rcx_saved: true,
+            });
+            self.stubs.push((stop, p));
+        }
+        self.code.load(Gpr::RCX, slot::RCX);
+        self.exit_jump(target);
     }
 
     fn stub_jump(&mut self, point: usize) {
@@ -547,6 +598,15 @@ impl Translator<'_> {
     }
 
     fn finish(&mut self) {
+        if let Some((from, point)) = self.island.take() {
+            let distance = self.code.offset() - from;
+            assert!(distance < 128, "an indirect branch takes less than that");
+            self.code.bytes[from as usize - 1] = distance as u8;
+            self.stub_jump(point);
+        }
+        for (site, correction, target) in std::mem::take(&mut self.corrections) {
+            self.correct(site, correction, target);
+        }
         for (site, p) in std::mem::take(&mut self.stubs) {
             self.code.land(site);
             let id = self.id(p);
@@ -603,19 +663,22 @@ fn unused_register(i: &Instruction) -> Register {
         .expect("no instruction uses all six registers")
 }
 
-/// Where in a segment the count may be added although it destroys the flags: right before an
-/// instruction that overwrites all of them. The second part says that it cannot fault. Those are
-/// preferred, because at a fault in the other kind the guest's flags, dead though they are, are
-/// not the true ones.
-fn place_to_count(segment: &[Insn]) -> Option<(usize, bool)> {
-    let mut second = None;
-    for (i, insn) in segment.iter().enumerate() {
+/// Where in a superblock the count may be added although it destroys the flags: right before an
+/// instruction that overwrites all of them. The earlier the better, since ways out before it have
+/// to count for themselves. Among those before the first way out one that cannot fault is
+/// preferred: at a fault the guest's flags, dead though they are, would not be the true ones.
+fn place_to_count(insns: &[Insn]) -> Option<usize> {
+    let mut found = None;
+    for (i, insn) in insns.iter().enumerate() {
         if insn.sets_all_flags {
             if !insn.may_fault {
-                return Some((i, true));
+                return Some(i);
             }
-            second = second.or(Some((i, false)));
+            found = found.or(Some(i));
+        }
+        if insn.flow.leaves() && found.is_some() {
+            break;
         }
     }
-    second
+    found
 }

@@ -1,0 +1,110 @@
+//! What can go wrong, by who is at fault: the request, or the tool and its surroundings.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+#[derive(Debug)]
+pub enum Error {
+    /// The program cannot be started, for this reason.
+    Program { program: PathBuf, why: String },
+    /// No recording has this name; `None` if there is none at all.
+    NoRecording {
+        name: Option<String>,
+        folder: PathBuf,
+    },
+    /// A name that is a path, or otherwise none for a recording.
+    BadName(String),
+    /// A recording of that name exists.
+    NameTaken(String),
+    /// The recording is still being made by this process.
+    Running { name: String, pid: i32 },
+    /// A step that the recording does not have.
+    NoSuchStep { step: u64, steps: u64 },
+    /// The folder of recordings cannot be used.
+    Folder(PathBuf, io::Error),
+    /// The description of the recording is not what it should be.
+    Damaged { name: String, why: String },
+    /// The description was written by a later version.
+    Version {
+        name: String,
+        found: u32,
+        known: u32,
+    },
+    /// The engine could not go on with this recording.
+    Engine { name: String, error: guest::Error },
+    /// The guest was started, and then needed what the engine does not do.
+    Unsupported { name: String, error: guest::Error },
+}
+
+impl Error {
+    /// The request is at fault, not the tool or what it works on.
+    pub fn is_request(&self) -> bool {
+        matches!(
+            self,
+            Error::Program { .. }
+                | Error::NoRecording { .. }
+                | Error::BadName(_)
+                | Error::NameTaken(_)
+                | Error::Running { .. }
+                | Error::NoSuchStep { .. }
+        )
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Program { program, why } => {
+                write!(f, "cannot run {}: {why}", program.display())
+            }
+            Error::NoRecording { name: None, folder } => write!(
+                f,
+                "there is no recording in {}; make one with `wherefore run -- PROGRAM`",
+                folder.display()
+            ),
+            Error::NoRecording {
+                name: Some(name),
+                folder,
+            } => write!(
+                f,
+                "there is no recording `{name}` in {}; `wherefore ls` lists them",
+                folder.display()
+            ),
+            Error::BadName(name) => write!(
+                f,
+                "`{name}` cannot name a recording: use letters, digits, `.`, `_` and `-`"
+            ),
+            Error::NameTaken(name) => write!(
+                f,
+                "there is a recording `{name}` already; remove it with `wherefore rm {name}` or choose another name"
+            ),
+            Error::Running { name, pid } => write!(
+                f,
+                "`{name}` is still being recorded by process {pid}; wait for it to end"
+            ),
+            Error::NoSuchStep { step, steps } => write!(
+                f,
+                "there is no step {step}: the recording ends at step {steps}"
+            ),
+            Error::Folder(path, e) => write!(
+                f,
+                "cannot use {}: {e}; name another folder with --recordings",
+                path.display()
+            ),
+            Error::Damaged { name, why } => write!(
+                f,
+                "the recording `{name}` is damaged: {why}; `wherefore rm {name}` removes it"
+            ),
+            Error::Version { name, found, known } => write!(
+                f,
+                "the recording `{name}` has format {found}, this version of wherefore knows {known}: record again"
+            ),
+            Error::Engine { name, error } | Error::Unsupported { name, error } => {
+                write!(f, "{name}: {error}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for Error {}

@@ -1,0 +1,142 @@
+//! Running a program and recording it.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use serde::Serialize;
+
+use crate::Error;
+use crate::cost::{Clock, Cost};
+use crate::crash::{self, CrashReport};
+use crate::meta::{self, Ended, Figures, Meta};
+use crate::program;
+use crate::store::{RecordingName, Store};
+
+#[derive(Clone, Debug)]
+pub struct RunRequest {
+    /// A path, or a name that is sought in `PATH`.
+    pub program: PathBuf,
+    /// Without the program's name.
+    pub args: Vec<OsString>,
+    /// What to call the recording; named after the program if absent.
+    pub name: Option<String>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct RunReport {
+    pub recording: RecordingName,
+    pub ended: Ended,
+    pub figures: Figures,
+    pub cost: Cost,
+    pub notes: Vec<String>,
+    /// There if the guest died of a signal that it met itself.
+    pub crash: Option<CrashReport>,
+}
+
+pub(crate) fn run(store: &Store, request: &RunRequest) -> Result<RunReport, Error> {
+    let mut clock = Clock::start();
+    let launch = guest::Launch::new(request.program.clone(), request.args.iter().cloned())
+        .map_err(|e| program::explain(&request.program, &e))?;
+    let mut place = store.make(&request.program, request.name.as_deref())?;
+    let name = place.name.clone();
+    let mut meta = describe(&launch);
+    let unwritable = |e| Error::Folder(place.folder.clone(), e);
+    meta.write(&place.folder).map_err(unwritable)?;
+
+    let mut recorder = guest::Recorder::start(&launch, &place.folder).map_err(|e| match e {
+        guest::Error::Exec(..) | guest::Error::Unsupported(_) | guest::Error::Lost => {
+            program::explain(&launch.program, &e)
+        }
+        error => Error::Engine {
+            name: name.clone(),
+            error,
+        },
+    })?;
+    place.keep();
+    let crash: Rc<RefCell<Option<CrashReport>>> = Rc::default();
+    let reporting = Rc::new(RefCell::new(clock.reporting));
+    recorder.on_crash({
+        let (crash, name, reporting) = (crash.clone(), name.clone(), reporting.clone());
+        move |c| {
+            let begun = Instant::now();
+            *crash.borrow_mut() = Some(crash::report(&name, c));
+            *reporting.borrow_mut() = begun.elapsed();
+        }
+    });
+    clock.started();
+    let result = recorder.run();
+    clock.reporting = *reporting.borrow();
+    let cost = clock.stop();
+    meta.cost = Some(cost.clone());
+    match result {
+        Ok(done) => {
+            let figures = Figures::from(&done.stats);
+            meta.ended = done.end.into();
+            meta.figures = Some(figures.clone());
+            meta.notes = done.notes.clone();
+            meta.files = stored_names(&done.files);
+            meta.write(&place.folder)
+                .map_err(|e| Error::Folder(place.folder.clone(), e))?;
+            Ok(RunReport {
+                recording: RecordingName(name),
+                ended: done.end.into(),
+                figures,
+                cost,
+                notes: done.notes,
+                crash: crash.take(),
+            })
+        }
+        Err(error) => {
+            meta.ended = Ended::Failed {
+                why: error.to_string(),
+            };
+            // The disk may be full; the error that is reported is the first one.
+            let _ = meta.write(&place.folder);
+            Err(Error::Engine { name, error })
+        }
+    }
+}
+
+fn describe(launch: &guest::Launch) -> Meta {
+    let text = |s: &OsString| s.to_string_lossy().into_owned();
+    let pid = i32::try_from(std::process::id()).unwrap_or(0);
+    let cwd = std::env::current_dir().unwrap_or_default();
+    Meta {
+        format: meta::FORMAT,
+        wherefore: env!("CARGO_PKG_VERSION").to_owned(),
+        program: std::path::absolute(&launch.program)
+            .unwrap_or_else(|_| launch.program.clone())
+            .to_string_lossy()
+            .into_owned(),
+        args: launch.args.iter().map(text).collect(),
+        cwd: cwd.to_string_lossy().into_owned(),
+        env: launch.env.iter().map(|(k, v)| (text(k), text(v))).collect(),
+        started: SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .map_or(0, |d| u64::try_from(d.as_millis()).unwrap_or(u64::MAX)),
+        ended: Ended::Running {
+            pid,
+            since: meta::started_at(pid).unwrap_or(0),
+        },
+        figures: None,
+        cost: None,
+        notes: Vec::new(),
+        files: Vec::new(),
+    }
+}
+
+fn stored_names(files: &HashMap<PathBuf, PathBuf>) -> Vec<(String, String)> {
+    let mut out: Vec<_> = files
+        .iter()
+        .filter_map(|(stored, name)| {
+            let stored = stored.file_name()?.to_string_lossy().into_owned();
+            Some((stored, name.to_string_lossy().into_owned()))
+        })
+        .collect();
+    out.sort();
+    out
+}

@@ -1,0 +1,144 @@
+//! What can be typed.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args as ClapArgs, Parser, Subcommand};
+
+const EXAMPLES: &str = "\
+Examples:
+  wherefore run -- ./server --port 8080     run and record; report a crash
+  wherefore replay                          run the latest recording again
+  wherefore replay server-3 --to 1234567    stop there and say where that is
+  wherefore ls                              what has been recorded
+  wherefore rm server-0 server-1            give back the space
+
+Exit status: that of the program (also death by the same signal); 2 if the request makes no sense;
+3 if wherefore could not do its job.";
+
+/// Records a program while it runs, repeats the run exactly, and reports why it died.
+#[derive(Debug, Parser)]
+#[command(name = "wherefore", version, after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// Folder of the recordings [default: $WHEREFORE_RECORDINGS, else $XDG_DATA_HOME/wherefore, else
+    /// ~/.local/share/wherefore]
+    #[arg(long, global = true, value_name = "DIR")]
+    pub(crate) recordings: Option<PathBuf>,
+
+    /// Never use colours (they are used on a terminal, unless NO_COLOR is set)
+    #[arg(long, global = true)]
+    pub(crate) no_color: bool,
+
+    #[command(subcommand)]
+    pub(crate) verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Verb {
+    /// Run a program as the shell would, and record it
+    Run(RunArgs),
+    /// Run a recording again, from the recording alone
+    Replay(ReplayArgs),
+    /// List the recordings
+    Ls(ListArgs),
+    /// Describe a recording
+    Info(InfoArgs),
+    /// Remove recordings
+    Rm(RemoveArgs),
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Telling {
+    /// Print no report and no notes, only errors
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+
+    /// Say how the run ended and what it cost, even if all went well
+    #[arg(short, long)]
+    pub(crate) verbose: bool,
+
+    /// Print figures about the run
+    #[arg(long)]
+    pub(crate) stats: bool,
+
+    /// Print the report as JSON on standard error
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// Write the JSON report to this file
+    #[arg(short, long, value_name = "FILE", requires = "json")]
+    pub(crate) output: Option<PathBuf>,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct RunArgs {
+    #[command(flatten)]
+    pub(crate) telling: Telling,
+
+    /// Name of the recording [default: the program's with a counter]
+    #[arg(long)]
+    pub(crate) name: Option<String>,
+
+    /// The program and its arguments
+    #[arg(
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "PROGRAM"
+    )]
+    pub(crate) command: Vec<OsString>,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct ReplayArgs {
+    /// The recording [default: the latest]
+    #[arg(value_name = "REC")]
+    pub(crate) recording: Option<String>,
+
+    /// Stop before this step and say where that is
+    #[arg(long, value_name = "STEP", value_parser = step)]
+    pub(crate) to: Option<u64>,
+
+    #[command(flatten)]
+    pub(crate) telling: Telling,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct ListArgs {
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct InfoArgs {
+    /// The recording [default: the latest]
+    #[arg(value_name = "REC")]
+    pub(crate) recording: Option<String>,
+
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct RemoveArgs {
+    /// The recordings to remove
+    #[arg(
+        value_name = "REC",
+        required_unless_present = "all",
+        conflicts_with = "all"
+    )]
+    pub(crate) recordings: Vec<String>,
+
+    /// Remove all of them
+    #[arg(long)]
+    pub(crate) all: bool,
+}
+
+/// Steps are printed with commas; they may be typed back that way.
+fn step(text: &str) -> Result<u64, String> {
+    text.replace([',', '_'], "")
+        .parse()
+        .map_err(|_| "a step is a number, such as 1234567 or 1,234,567".to_owned())
+}

@@ -1,0 +1,55 @@
+//! The verbs.
+
+mod info;
+mod ls;
+mod replay;
+mod rm;
+mod run;
+
+use std::io::Write;
+
+use anyhow::{Context, Result};
+use case::Case;
+use serde::Serialize;
+
+use crate::args::{Args, Telling, Verb};
+use crate::exit::Exit;
+use crate::render::{Paint, say};
+
+pub(crate) fn dispatch(args: &Args) -> Result<Exit> {
+    let folder = args
+        .recordings
+        .clone()
+        .or_else(case::default_folder)
+        .context("there is no place for recordings: set HOME or use --recordings")?;
+    let case = Case::new(folder);
+    let paint = Paint::for_stderr(args.no_color);
+    match &args.verb {
+        Verb::Run(a) => run::run(&case, a, paint),
+        Verb::Replay(a) => replay::replay(&case, a, paint),
+        Verb::Ls(a) => ls::ls(&case, a),
+        Verb::Info(a) => info::info(&case, a),
+        Verb::Rm(a) => rm::rm(&case, a),
+    }
+}
+
+/// Writes a report as JSON to where the options say.
+fn json(report: &impl Serialize, telling: &Telling) -> Result<()> {
+    let mut text = serde_json::to_string_pretty(report)?;
+    text.push('\n');
+    match &telling.output {
+        Some(file) => std::fs::write(file, text)
+            .with_context(|| format!("cannot write the report to {}", file.display())),
+        None => {
+            say(&text);
+            Ok(())
+        }
+    }
+}
+
+/// Prints a listing; a reader that went away is an error like others, told apart in `exit`.
+fn print(text: &str) -> Result<()> {
+    let mut out = std::io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    Ok(out.flush()?)
+}
