@@ -909,6 +909,10 @@ impl Engine {
                 Stop::NoCode
             });
         }
+        // An instruction may rewrite one of those after it.
+        if block.insns.len() > 1 {
+            self.guard_pages(&block.ranges)?;
+        }
         let region = self.region_for(pc)?;
         let request = Request {
             host: self.cache.bounded_at(region),
