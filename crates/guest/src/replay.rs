@@ -687,7 +687,7 @@ impl Replay {
             Some(e)
                 if matches!(e.kind, Kind::Spot | Kind::Call)
                     && u64::from(e.nr) == call.nr & 0xff_ffff
-                    && e.step == step => {}
+                    && (e.step == step || self.edited) => {}
             Some(e) if e.kind == Kind::End => {
                 let end = End::from_wait_status(e.result);
                 self.engine.stats.steps = step;
@@ -972,7 +972,10 @@ impl Replay {
         };
         let step = self.engine.step()?;
         match &self.next {
-            Some(e) if e.kind == Kind::Insn && e.step == step && e.payload.len() == 32 => {}
+            Some(e)
+                if e.kind == Kind::Insn
+                    && (e.step == step || self.edited)
+                    && e.payload.len() == 32 => {}
             _ => return Err(self.diverged(&format!("the guest executes {:?}", insn.mnemonic()))),
         }
         let event = self.take()?.expect("just seen");
