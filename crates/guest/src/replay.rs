@@ -366,6 +366,16 @@ impl Replay {
             // Nothing from outside is meant for the guest.
             self.engine.pending.clear();
             let here = past.take() == Some(self.engine.regs.rip);
+            if here && !self.resume_call {
+                let mut replaced = false;
+                for id in self.stops.edits_here(&mut self.engine)? {
+                    replaced |= self.apply_edit(id)?;
+                }
+                if replaced {
+                    self.at_call = false;
+                    continue;
+                }
+            }
             let stop = if std::mem::take(&mut self.resume_call) {
                 Stop::Syscall
             } else if here && self.at_call {
@@ -378,6 +388,7 @@ impl Replay {
                 self.engine.go(Some(goal))?
             };
             self.engine.pending.clear();
+            self.stops.counted = false;
             // Only the instruction at which the run began is let through, not what came after.
             let here =
                 here && self.engine.step()? <= step + u64::from(matches!(stop, Stop::Syscall));
@@ -393,11 +404,13 @@ impl Replay {
                     if announce && !here {
                         self.engine.before_call()?;
                         self.at_call = true;
+                        self.stops.counted = true;
                         return Ok(Halt::Syscall { nr });
                     }
                     if self.call_touches(watching)? && !here {
                         self.engine.before_call()?;
                         self.at_call = true;
+                        self.stops.counted = true;
                         return Ok(Halt::Access);
                     }
                     watching.give_pages(&mut self.engine)?;
@@ -412,6 +425,7 @@ impl Replay {
                     if signal == libc::SIGSEGV && watching.has_page(special::address(&info)) =>
                 {
                     if watching.touched(&self.engine, Some(special::address(&info))) && !here {
+                        self.stops.counted = true;
                         return Ok(Halt::Access);
                     }
                     watching.give_pages(&mut self.engine)?;
@@ -437,14 +451,20 @@ impl Replay {
                     let pc = self.engine.regs.rip;
                     let mut halt = None;
                     let mut replaced = false;
+                    self.stops.counted = true;
+                    let mut edits = Vec::new();
                     for purpose in self.stops.due(&mut self.engine, pc)? {
                         match purpose {
                             Purpose::Halt(i) => halt = Some(i),
-                            Purpose::Edit(id) => replaced |= self.apply_edit(id)?,
+                            Purpose::Edit(id) => edits.push(id),
                         }
                     }
                     if let Some(i) = halt {
+                        edits.into_iter().for_each(|id| self.stops.put_off(id));
                         return Ok(Halt::Stop(i));
+                    }
+                    for id in edits {
+                        replaced |= self.apply_edit(id)?;
                     }
                     if !replaced && self.stops.has(pc) {
                         // Another stop at this address counts on; this execution is through.
