@@ -1,7 +1,7 @@
 //! Edits: the output is that of a program in which the same was changed in the source.
 
 use crate::scene::{Output, Program};
-use guest::{Edit, Halt, Place, Until};
+use guest::{Edit, Halt, Place, StopAt, Until};
 
 /// Ten rounds that each print a line; `$1` and `$2` are what the edits change.
 const TEXT: &str = "
@@ -64,14 +64,15 @@ fn check(edits: impl Fn(&Program) -> Vec<Edit>, places: [&str; 2]) {
         expected, recorded.stdout,
         "an edit that changes nothing proves nothing"
     );
-    for pieces in [1, 7, 40, 90] {
+    // Steps of a piece; some of the cuts are right before the edit.
+    for piece in [1000, 20, 3, 2, 1] {
         let output = Output::default();
         let mut replay = recorded.replay_to(&output);
         for e in edits(&plain) {
             replay.edit(e).expect("an edit");
         }
-        for n in 1..pieces {
-            let halt = replay.run(&Until::step(n * 2)).expect("the replay runs");
+        for step in (0..170).step_by(piece) {
+            let halt = replay.run(&Until::step(step)).expect("the replay runs");
             assert_eq!(halt, Halt::Step);
         }
         let halt = replay.run(&Until::end()).expect("the replay runs");
@@ -80,7 +81,7 @@ fn check(edits: impl Fn(&Program) -> Vec<Edit>, places: [&str; 2]) {
         assert_eq!(
             text(&output.borrow()),
             text(&expected),
-            "in {pieces} pieces"
+            "in pieces of {piece}"
         );
     }
 }
@@ -180,6 +181,60 @@ fn a_branch_once() {
 fn a_branch_always() {
     let edit = |p: &Program| Edit::BranchAlways { pc: p.at("branch") };
     check(|p| vec![edit(p)], [PLAIN[0], "jae small"]);
+}
+
+/// Made where the guest stands, an edit is of the instruction that it is about to do, whatever
+/// brought it there.
+#[test]
+fn here() {
+    let plain = program(PLAIN);
+    let recorded = plain.record();
+    let expected = program([&once(2, "", PLAIN[0]), PLAIN[1]]).native().stdout;
+    let pc = plain.at("place");
+    let stop = Until {
+        stops: vec![StopAt { pc, nth: 2 }],
+        ..Until::default()
+    };
+    let mut replay = recorded.replay();
+    replay.run(&stop).expect("the replay runs");
+    let step = replay.step().expect("a step");
+    for until in [Until::step(step), stop.clone()] {
+        for early in [None, Some(2), Some(3)] {
+            let output = Output::default();
+            let mut replay = recorded.replay_to(&output);
+            if early == Some(2) {
+                replay
+                    .edit(Edit::Skip {
+                        at: Place { pc, nth: 2 },
+                    })
+                    .expect("an edit");
+            }
+            replay.run(&until).expect("the replay runs");
+            assert_eq!(replay.regs().rip, pc);
+            match early {
+                None => {
+                    replay
+                        .edit(Edit::Skip {
+                            at: Place { pc, nth: 1 },
+                        })
+                        .expect("an edit");
+                }
+                Some(3) => {
+                    // A later one is not this one.
+                    let at = Place { pc, nth: 2 };
+                    let id = replay.edit(Edit::Skip { at }).expect("an edit");
+                    replay.run(&Until::step(step + 1)).expect("the replay runs");
+                    assert_eq!(replay.regs().rip, pc + 3);
+                    assert_eq!(replay.regs().rax, 8);
+                    replay.remove_edit(id).expect("taking it back");
+                    continue;
+                }
+                _ => {}
+            }
+            replay.run(&Until::end()).expect("the replay runs");
+            assert_eq!(*output.borrow(), expected, "{until:?}, {early:?}");
+        }
+    }
 }
 
 #[test]
