@@ -117,7 +117,9 @@ impl Replay {
             .checkpoints
             .remove(&id)
             .ok_or(Error::NoCheckpoint(id.0))?;
+        let here = self.step()?;
         let r = self.return_to(&c);
+        self.shown_to = self.shown_to.max(here);
         self.checkpoints.insert(id, c);
         r
     }

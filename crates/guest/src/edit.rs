@@ -7,7 +7,8 @@ use crate::engine::register_mut;
 use crate::replay::Replay;
 use crate::stops::Purpose;
 
-/// The n-th execution of an address, counted from where the edit was made.
+/// The n-th execution of an address, counted from where the edit was made. If the guest stands
+/// before that instruction, what it is about to do is the first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     pub pc: u64,
@@ -44,13 +45,11 @@ impl Replay {
         let id = self.last_edit;
         match &edit {
             Edit::Register { at, .. } | Edit::Memory { at, .. } | Edit::Skip { at } => {
-                self.stops
-                    .add(&mut self.engine, at.pc, at.nth, Purpose::Edit(id))?;
+                self.stops.add_edit(&mut self.engine, at.pc, at.nth, id)?;
             }
             Edit::Branch { at } => {
                 self.conditional_at(at.pc)?;
-                self.stops
-                    .add(&mut self.engine, at.pc, at.nth, Purpose::Edit(id))?;
+                self.stops.add_edit(&mut self.engine, at.pc, at.nth, id)?;
             }
             Edit::BranchAlways { pc } => {
                 self.conditional_at(*pc)?;

@@ -930,6 +930,10 @@ impl Engine {
                 Stop::NoCode
             });
         }
+        // An instruction may rewrite one of those after it.
+        if block.insns.len() > 1 {
+            self.guard_pages(&block.ranges)?;
+        }
         let region = self.region_for(pc)?;
         let request = Request {
             host: self.cache.bounded_at(region),
@@ -1125,7 +1129,11 @@ impl Engine {
         } else {
             self.regs.rip
         };
-        let Some(entry) = self.cache.state_at(host) else {
+        let entry = match self.cache.state_at(host) {
+            None if watched => self.cache.state_at(self.regs.rip),
+            entry => entry,
+        };
+        let Some(entry) = entry else {
             return Err(Error::Internal(format!(
                 "signal {signal} at {host:#x}, outside of translated code"
             )));

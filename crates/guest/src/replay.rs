@@ -384,17 +384,29 @@ impl Replay {
             // Nothing from outside is meant for the guest.
             self.engine.pending.clear();
             let here = past.take() == Some(self.engine.regs.rip);
+            if here && !self.resume_call {
+                let mut replaced = false;
+                for id in self.stops.edits_here(&mut self.engine)? {
+                    replaced |= self.apply_edit(id)?;
+                }
+                if replaced {
+                    self.at_call = false;
+                    continue;
+                }
+            }
             let stop = if std::mem::take(&mut self.resume_call) {
                 Stop::Syscall
             } else if here && self.at_call {
                 self.at_call = false;
                 self.engine.past_armed(1)?
-            } else if here && self.stops.has(self.engine.regs.rip) {
+            } else if here && (self.stops.has(self.engine.regs.rip) || watching.waits()) {
                 self.engine.past_armed(1)?
             } else {
+                watching.begin(&mut self.engine)?;
                 self.engine.go(Some(goal))?
             };
             self.engine.pending.clear();
+            self.stops.counted = false;
             // Only the instruction at which the run began is let through, not what came after.
             let here =
                 here && self.engine.step()? <= step + u64::from(matches!(stop, Stop::Syscall));
@@ -410,11 +422,13 @@ impl Replay {
                     if announce && !here {
                         self.engine.before_call()?;
                         self.at_call = true;
+                        self.stops.counted = true;
                         return Ok(Halt::Syscall { nr });
                     }
                     if self.call_touches(watching)? && !here {
                         self.engine.before_call()?;
                         self.at_call = true;
+                        self.stops.counted = true;
                         return Ok(Halt::Access);
                     }
                     watching.give_pages(&mut self.engine)?;
@@ -428,7 +442,8 @@ impl Replay {
                 Stop::Fault { signal, info }
                     if signal == libc::SIGSEGV && watching.has_page(special::address(&info)) =>
                 {
-                    if watching.touched(&self.engine, special::address(&info)) && !here {
+                    if watching.touched(&self.engine, Some(special::address(&info))) && !here {
+                        self.stops.counted = true;
                         return Ok(Halt::Access);
                     }
                     watching.give_pages(&mut self.engine)?;
@@ -454,14 +469,20 @@ impl Replay {
                     let pc = self.engine.regs.rip;
                     let mut halt = None;
                     let mut replaced = false;
+                    self.stops.counted = true;
+                    let mut edits = Vec::new();
                     for purpose in self.stops.due(&mut self.engine, pc)? {
                         match purpose {
                             Purpose::Halt(i) => halt = Some(i),
-                            Purpose::Edit(id) => replaced |= self.apply_edit(id)?,
+                            Purpose::Edit(id) => edits.push(id),
                         }
                     }
                     if let Some(i) = halt {
+                        edits.into_iter().for_each(|id| self.stops.put_off(id));
                         return Ok(Halt::Stop(i));
+                    }
+                    for id in edits {
+                        replaced |= self.apply_edit(id)?;
                     }
                     if !replaced && self.stops.has(pc) {
                         // Another stop at this address counts on; this execution is through.
@@ -470,15 +491,20 @@ impl Replay {
                     None
                 }
                 Stop::Watched { step } => {
-                    if step == first_step {
-                        // The instruction at which the run began does not count.
-                        return Err(Error::Internal("a watch fired where the run began".into()));
-                    }
                     let before =
                         before.ok_or(Error::Internal("a watch fired that nobody set".into()))?;
                     self.return_to(before)?;
-                    self.run_plainly(step)?;
-                    return Ok(Halt::Access);
+                    // A repeated string instruction reports while it is at work, as if it had not
+                    // begun; so the report may be about the neighbour.
+                    for candidate in [step.saturating_sub(1).max(first_step + 1), step, step + 1] {
+                        self.run_plainly(candidate)?;
+                        if watching.touched(&self.engine, None) {
+                            return Ok(Halt::Access);
+                        }
+                    }
+                    return Err(Error::Internal(format!(
+                        "a watch fired for nothing near {step}"
+                    )));
                 }
                 Stop::Interrupted(_) => {
                     return Err(Error::Internal(
@@ -703,13 +729,15 @@ impl Replay {
             self.in_call.push(self.engine.threads.current);
             return Ok(None);
         }
-        if self.edited && !self.expected(&call, None)? {
-            if self.private.is_none() {
-                self.depart(&call)?;
+        // An edited run keeps to the recording's calls, not to their steps.
+        let at = if self.edited { None } else { Some(step) };
+        if !self.expected(&call, at)? {
+            if self.edited {
+                if self.private.is_none() {
+                    self.depart(&call)?;
+                }
+                return self.private_call(&call);
             }
-            return self.private_call(&call);
-        }
-        if !self.expected(&call, Some(step))? {
             if let Some(e) = self.next.as_ref().filter(|e| e.kind == Kind::End) {
                 let end = End::from_wait_status(e.result);
                 self.engine.stats.steps = step;

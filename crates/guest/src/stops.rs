@@ -32,6 +32,10 @@ struct Address {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Stops {
     at: BTreeMap<u64, Address>,
+    /// The countdown has seen the guest arrive where it stands.
+    pub(crate) counted: bool,
+    /// Edits of the instruction at which the guest stands.
+    here: Vec<u32>,
 }
 
 impl Stops {
@@ -75,6 +79,61 @@ impl Stops {
         Ok(())
     }
 
+    /// Has edit `id` done before the `nth` execution of `pc`, the one that the guest, at `here`, is
+    /// about to do being the first.
+    pub(crate) fn add_edit(
+        &mut self,
+        engine: &mut Engine,
+        pc: u64,
+        nth: u64,
+        id: u32,
+    ) -> Result<(), Error> {
+        if pc != engine.regs.rip || !self.counted {
+            return self.add(engine, pc, nth, Purpose::Edit(id));
+        }
+        if nth == 1 {
+            self.here.push(id);
+            return Ok(());
+        }
+        self.add(engine, pc, nth.saturating_sub(1), Purpose::Edit(id))
+    }
+
+    /// An edit that is due waits, because the guest stops before the instruction.
+    pub(crate) fn put_off(&mut self, id: u32) {
+        self.here.push(id);
+    }
+
+    /// The edits due before the instruction at which the guest stands and from which it goes on.
+    /// Edits count it if they have not yet; stops of a run do not count where it begins.
+    pub(crate) fn edits_here(&mut self, engine: &mut Engine) -> Result<Vec<u32>, Error> {
+        let mut due = std::mem::take(&mut self.here);
+        if std::mem::replace(&mut self.counted, true) {
+            return Ok(due);
+        }
+        let pc = engine.regs.rip;
+        let Some(a) = self.at.get_mut(&pc) else {
+            return Ok(due);
+        };
+        settle(a, engine)?;
+        a.wanted.retain_mut(|(n, purpose)| match *purpose {
+            Purpose::Halt(_) => true,
+            Purpose::Edit(id) => {
+                *n -= 1;
+                if *n == 0 {
+                    due.push(id);
+                }
+                *n != 0
+            }
+        });
+        if a.wanted.is_empty() {
+            self.at.remove(&pc);
+            engine.disarm(pc);
+        } else {
+            load(a, pc, engine)?;
+        }
+        Ok(due)
+    }
+
     /// The countdown at `pc` ran out: what for.
     pub(crate) fn due(&mut self, engine: &mut Engine, pc: u64) -> Result<Vec<Purpose>, Error> {
         let Some(a) = self.at.get_mut(&pc) else {
@@ -98,6 +157,7 @@ impl Stops {
         engine: &mut Engine,
         gone: impl Fn(Purpose) -> bool,
     ) -> Result<(), Error> {
+        self.here.retain(|&id| !gone(Purpose::Edit(id)));
         let mut empty = Vec::new();
         for (&pc, a) in &mut self.at {
             let before = a.wanted.len();

@@ -5,7 +5,9 @@
 //! made at the start of the run. Anything larger is watched by taking the pages' protection away:
 //! exact and before the access, at the price of a stop for every access to those pages.
 
-use crate::engine::Engine;
+use iced_x86::{OpAccess, Register};
+
+use crate::engine::{Engine, register_mut};
 use crate::maps::Protection;
 use crate::{Error, replay::Watch};
 
@@ -14,6 +16,8 @@ use crate::{Error, replay::Watch};
 pub(crate) struct Watching {
     pub(crate) watches: Vec<Watch>,
     hardware: bool,
+    /// What the debug registers will hold once the first instruction is done.
+    waiting: Vec<(u64, u64, bool)>,
     pages: Vec<(u64, Protection)>,
 }
 
@@ -41,31 +45,39 @@ impl Watching {
         })
     }
 
-    /// The instruction at the present boundary, which faulted at `addr`, touches what is watched.
-    pub(crate) fn touched(&self, engine: &Engine, addr: u64) -> bool {
+    /// The instruction at the present boundary touches what is watched, by its operands. Where
+    /// those do not say (a gather), by where it faulted.
+    pub(crate) fn touched(&self, engine: &Engine, fault: Option<u64>) -> bool {
         let Ok(insn) = crate::special::decode(engine) else {
             return false;
         };
+        let regs = engine.regs;
+        let value = |reg: Register, _: usize, _: usize| match reg {
+            Register::FS => Some(regs.fs_base),
+            _ if reg.is_segment_register() => Some(0),
+            _ if reg.is_gpr32() => {
+                Some(*register_mut(&mut regs.clone(), reg.number() as u8) as u32 as u64)
+            }
+            _ if reg.is_gpr64() => Some(*register_mut(&mut regs.clone(), reg.number() as u8)),
+            _ => None,
+        };
+        let repeated =
+            insn.is_string_instruction() && (insn.has_rep_prefix() || insn.has_repne_prefix());
         let mut factory = iced_x86::InstructionInfoFactory::new();
-        let info = factory.info(&insn);
-        info.used_memory().iter().any(|m| {
-            let write = !matches!(
-                m.access(),
-                iced_x86::OpAccess::Read | iced_x86::OpAccess::CondRead
-            );
-            let read = !matches!(
-                m.access(),
-                iced_x86::OpAccess::Write | iced_x86::OpAccess::CondWrite
-            );
-            let len = m.memory_size().size().max(1) as u64;
-            // An access that begins on the page before has faulted at the page's first byte.
-            let start = if addr & 0xfff == 0 {
-                addr.saturating_sub(len - 1)
-            } else {
-                addr
+        factory.info(&insn).used_memory().iter().any(|m| {
+            let Some(mut at) = m.virtual_address(0, value).or(fault) else {
+                return false;
             };
-            let len = if start == addr { len } else { 2 * len - 1 };
-            (write && self.overlaps(start, len, true)) || (read && self.overlaps(start, len, false))
+            let mut len = m.memory_size().size().max(insn.memory_size().size()).max(1) as u64;
+            if repeated {
+                if regs.eflags & 0x400 != 0 {
+                    at = at.wrapping_sub(len.wrapping_mul(regs.rcx.wrapping_sub(1)));
+                }
+                len = len.saturating_mul(regs.rcx);
+            }
+            let write = !matches!(m.access(), OpAccess::Read | OpAccess::CondRead);
+            let read = !matches!(m.access(), OpAccess::Write | OpAccess::CondWrite);
+            (write && self.overlaps(at, len, true)) || (read && self.overlaps(at, len, false))
         })
     }
 
@@ -73,12 +85,14 @@ impl Watching {
         let mut this = Watching {
             watches: watches.to_vec(),
             hardware: false,
+            waiting: Vec::new(),
             pages: Vec::new(),
         };
         if watches.is_empty() {
             return Ok(this);
         }
-        let few = watches.iter().all(|w| w.len <= 32);
+        // The debug registers cannot tell a read from a write.
+        let few = watches.iter().all(|w| w.len <= 32 && w.write);
         let all: Vec<(u64, u64, bool)> = if few {
             watches
                 .iter()
@@ -88,14 +102,28 @@ impl Watching {
             Vec::new()
         };
         if few && all.len() <= 4 && engine.set_hardware_watches(&all).is_ok() {
+            // They are set when the instruction at which the run begins is done.
+            engine.set_hardware_watches(&[])?;
             this.hardware = true;
+            this.waiting = all;
         } else {
             this.take_pages(engine)?;
         }
         Ok(this)
     }
 
-    /// The debug registers again, in a process that does not have them yet.
+    /// The run has begun but its first instruction, which does not count, is not done.
+    pub(crate) fn waits(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    pub(crate) fn begin(&mut self, engine: &mut Engine) -> Result<(), Error> {
+        match std::mem::take(&mut self.waiting) {
+            list if list.is_empty() => Ok(()),
+            list => engine.set_hardware_watches(&list),
+        }
+    }
+
     pub(crate) fn stop(&mut self, engine: &mut Engine) -> Result<(), Error> {
         if self.hardware {
             engine.set_hardware_watches(&[])?;

@@ -1,8 +1,9 @@
 //! Guest programs and their runs: built on demand, run natively, recorded, replayed.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsString;
+use std::fmt;
 use std::fs::{self, File};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::os::fd::OwnedFd;
@@ -236,11 +237,35 @@ impl Recording {
 }
 
 /// A guest's state, as far as it is compared.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub(crate) struct State {
     pub(crate) step: u64,
     pub(crate) regs: [u64; 18],
-    pub(crate) memory: u64,
+    vectors: Vec<u8>,
+    /// A checksum of each writable page that is not all zeros.
+    pages: BTreeMap<u64, u64>,
+}
+
+impl fmt::Debug for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "step {}, registers {:x?}", self.step, self.regs)
+    }
+}
+
+/// The same state, or the first of what differs.
+#[track_caller]
+pub(crate) fn same(here: &State, there: &State, what: &str) {
+    assert_eq!((here.step, here.regs), (there.step, there.regs), "{what}");
+    assert!(here.vectors == there.vectors, "{what}: vector registers");
+    let one_sided = |a: &State, b: &State| {
+        let page = a
+            .pages
+            .iter()
+            .find(|(page, sum)| b.pages.get(page) != Some(sum));
+        page.map(|(page, _)| *page)
+    };
+    let page = one_sided(here, there).or(one_sided(there, here));
+    assert!(page.is_none(), "{what}: memory at {:#x}", page.unwrap_or(0));
 }
 
 /// The registers that a program can tell: sixteen general ones, rip, and the arithmetic flags.
@@ -270,35 +295,27 @@ pub(crate) fn visible(r: &UserRegs) -> [u64; 18] {
 /// Registers and everything writable, at the present stop.
 #[track_caller]
 pub(crate) fn state(r: &mut Replay) -> State {
-    let mut hash = 0xcbf2_9ce4_8422_2325u64;
-    let mut mix = |word: u64| {
-        hash = (hash ^ word).wrapping_mul(0x0000_0100_0000_01b3);
-        hash ^= hash >> 29;
-    };
+    let mut pages = BTreeMap::new();
     for m in r.mappings().expect("mappings") {
         if !m.protection.write || !m.protection.read || m.start >> 47 != 0 {
             continue;
         }
-        mix(m.start);
-        mix(m.end);
         let mut page = vec![0; 4096];
         for at in (m.start..m.end).step_by(4096) {
-            if r.read(at, &mut page) < 4096 {
-                mix(1);
-            } else if page.iter().any(|&b| b != 0) {
-                for w in page.chunks_exact(8) {
-                    mix(u64::from_le_bytes(w.try_into().expect("eight bytes")));
-                }
+            if r.read(at, &mut page) == 4096 && page.iter().any(|&b| b != 0) {
+                let mut state = DefaultHasher::new();
+                page.hash(&mut state);
+                pages.insert(at, state.finish());
             }
         }
     }
-    for w in r.vector_state().expect("vector state")[160..].chunks_exact(8) {
-        mix(u64::from_le_bytes(w.try_into().expect("eight bytes")));
-    }
+    // xmm and the upper halves of ymm; the rest of the layout says how the kernel saved them.
+    let vectors = r.vector_state().expect("vector state");
     State {
         step: r.step().expect("a step"),
         regs: visible(&r.regs()),
-        memory: hash,
+        vectors: [&vectors[160..416], &vectors[576..832]].concat(),
+        pages,
     }
 }
 

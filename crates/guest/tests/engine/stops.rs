@@ -2,7 +2,7 @@
 
 use crate::chance::{Chance, amount};
 use crate::oracle::{Seen, trace};
-use crate::scene::{Program, STATIC, state, to_step};
+use crate::scene::{Program, STATIC, same, state, to_step};
 use crate::steps::{BRANCHES, SIGNALS};
 use guest::{Halt, Replay, StopAt, Syscalls, Until};
 
@@ -185,7 +185,7 @@ fn check_calls(program: &Program, number: u64) {
     );
     let mut stepped = recorded.replay();
     to_step(&mut stepped, some[0].0);
-    assert_eq!(state(&mut stopped), state(&mut stepped));
+    same(&state(&mut stopped), &state(&mut stepped), "before a call");
 }
 
 #[test]
