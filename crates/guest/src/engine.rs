@@ -701,6 +701,9 @@ impl Engine {
                 }
                 if at == labels.syscall_stop {
                     self.regs.rip = self.regs.rcx.wrapping_sub(2);
+                    if !self.pending.is_empty() {
+                        self.set_slot(slot::PREEMPT, 0)?;
+                    }
                     return Ok(Stop::Syscall);
                 }
                 if at == labels.syscall_done_stop {
@@ -715,6 +718,7 @@ impl Engine {
                             self.stats.exits += 1;
                             let generation = self.cache.generation;
                             let Some(to) = self.block_at(target, false)? else {
+                                self.last_branch = 0;
                                 return Ok(Stop::NoCode);
                             };
                             // Translating may have emptied the cache, and the exit with it.
@@ -1076,7 +1080,14 @@ impl Engine {
                 None => true,
                 Some(r) => {
                     let l = self.cache.regions[r].labels;
-                    (rip >= l.miss && rip < l.end) || self.cache.is_edge(rip)
+                    if rip >= l.syscall_saved && rip <= l.syscall_insn {
+                        // The call has not been made; it is left to the tracer, after the signal.
+                        self.regs.rip = l.syscall_slow;
+                        self.tracee.set_regs(&self.regs)?;
+                        return Ok(());
+                    }
+                    let entering = rip >= l.syscall && rip < l.syscall_saved;
+                    (rip >= l.miss && rip < l.end && !entering) || self.cache.is_edge(rip)
                 }
             };
             if at_edge {

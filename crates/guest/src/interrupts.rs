@@ -1,16 +1,28 @@
 //! Signals to the tracer itself.
 //!
 //! Ctrl-C and Ctrl-\ reach the guest as they would natively, since it is in the same process
-//! group; the tracer must survive them to record what the guest makes of it. The second Ctrl-C in
-//! a row of a guest that does not react, and SIGTERM or SIGHUP to the tracer, end the guest.
+//! group; the tracer must survive them to record what the guest makes of it. Three in a row within
+//! two seconds are a user who has had enough: they end the guest. SIGTERM and SIGHUP to the tracer
+//! are passed on.
 
-use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicI64, AtomicU32, Ordering};
 
 static INTERRUPTS: AtomicU32 = AtomicU32::new(0);
 static GUEST: AtomicI32 = AtomicI32::new(0);
+/// When the present row of interrupts began, in seconds.
+static FIRST: AtomicI64 = AtomicI64::new(i64::MIN / 2);
 
 extern "C" fn note(signal: libc::c_int) {
-    let n = INTERRUPTS.fetch_add(1, Ordering::SeqCst) + 1;
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: clock_gettime(2) is async-signal-safe, and `now` is live.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
+    let n = if now.tv_sec - FIRST.load(Ordering::SeqCst) > 2 {
+        FIRST.store(now.tv_sec, Ordering::SeqCst);
+        INTERRUPTS.store(1, Ordering::SeqCst);
+        1
+    } else {
+        INTERRUPTS.fetch_add(1, Ordering::SeqCst) + 1
+    };
     let guest = GUEST.load(Ordering::SeqCst);
     if guest > 0 {
         let pass_on = matches!(signal, libc::SIGTERM | libc::SIGHUP);

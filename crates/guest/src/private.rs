@@ -305,6 +305,7 @@ impl Replay {
                     _ => self.die(&p).map(Some),
                 }
             }
+            Outcome::NotMade => self.engine.before_call().map(|()| None),
             Outcome::Event(_) | Outcome::Ended(_) => Err(Error::Lost),
         }
     }

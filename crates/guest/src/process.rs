@@ -17,6 +17,8 @@ pub(crate) enum Outcome {
     Returned(i64),
     /// Cut short by a signal, which is last in the queue of pending ones and about to be received.
     Interrupted(i64),
+    /// A signal came before the call was made, and it has not been.
+    NotMade,
     /// A `PTRACE_EVENT_*` stop inside the call.
     Event(i32),
     Ended(Wait),
@@ -111,6 +113,10 @@ impl Engine {
                     return Ok(None);
                 }
                 self.note_signal(signal)?;
+                if after.rip == gadget {
+                    self.can_deliver = true;
+                    return Ok(Some(Outcome::NotMade));
+                }
                 if cut_short {
                     self.can_deliver = true;
                     return Ok(Some(Outcome::Interrupted(after.rax as i64)));
@@ -149,7 +155,7 @@ impl Engine {
                     self.tracee.resume(Resume::Run)?;
                 }
                 Outcome::Returned(ret) => return Ok((ret, child)),
-                Outcome::Interrupted(_) => {
+                Outcome::Interrupted(_) | Outcome::NotMade => {
                     self.start_call(call)?;
                 }
                 Outcome::Ended(_) => return Err(Error::Lost),
@@ -239,7 +245,7 @@ impl Engine {
                 Outcome::Event(_) => self.tracee.resume(Resume::Run)?,
                 Outcome::Returned(ret) => return Ok((ret, None)),
                 // Forking is not interruptible once it has begun; before that it starts over.
-                Outcome::Interrupted(_) => {
+                Outcome::Interrupted(_) | Outcome::NotMade => {
                     self.start_call(call)?;
                 }
                 Outcome::Ended(wait) => return Ok((0, Some(wait))),

@@ -50,6 +50,8 @@ pub struct Recorder {
     pub(crate) turn_step: u64,
     /// The step at which the present turn is over.
     pub(crate) turn_until: u64,
+    /// The step at which the guest is looked at next, so that one that is killed has a step to end at.
+    beat: u64,
     /// What the guest believes of its CPUs.
     affinity: Vec<u8>,
     on_crash: Option<Box<dyn FnMut(&Crash<'_>)>>,
@@ -63,6 +65,9 @@ pub(crate) struct Prepared {
     /// The guest believed SIGTRAP to be blocked.
     believed: bool,
 }
+
+/// Steps that a guest runs by itself at most: about a second.
+const HEARTBEAT: u64 = 1 << 31;
 
 /// Restart codes that the kernel keeps to itself.
 pub(crate) const ERESTARTSYS: i64 = -512;
@@ -93,6 +98,7 @@ impl Recorder {
             leader: tracee.0,
             turn_step: 0,
             turn_until: 0,
+            beat: HEARTBEAT,
             affinity,
             on_crash,
         })
@@ -161,21 +167,18 @@ impl Recorder {
             if let Some(end) = self.deliver_pending()? {
                 return Ok(end);
             }
-            let goal = if self.engine.threads.several() {
-                Some(self.turn_until)
-            } else {
-                None
-            };
+            let several = self.engine.threads.several();
+            let goal = Some(if several { self.turn_until } else { self.beat });
             let stop = self.engine.go(goal)?;
             self.drain()?;
             self.choose_classes();
             let end = match stop {
-                Stop::Boundary => match goal {
-                    Some(goal) if self.engine.pending.is_empty() && self.engine.step()? >= goal => {
-                        self.yield_turn()?
-                    }
-                    _ => None,
-                },
+                Stop::Boundary => self.boundary(several)?,
+                // A signal that came before the call is handled before it.
+                Stop::Syscall if !self.engine.pending.is_empty() => {
+                    self.engine.before_call()?;
+                    None
+                }
                 Stop::Syscall => self.syscall()?,
                 Stop::Interrupted(code) => {
                     let call = self.engine.call();
@@ -205,6 +208,17 @@ impl Recorder {
             Wait::Killed(sig) => Ok(End::Killed(sig)),
             _ => Err(Error::Lost),
         }
+    }
+
+    /// The guest has come to a boundary, perhaps because its turn is over.
+    fn boundary(&mut self, several: bool) -> Result<Option<End>, Error> {
+        let step = self.engine.step()?;
+        self.engine.stats.steps = step;
+        self.beat = self.beat.max(step + HEARTBEAT);
+        if several && self.engine.pending.is_empty() && step >= self.turn_until {
+            return self.yield_turn();
+        }
+        Ok(None)
     }
 
     /// The current thread has had its turn.
@@ -252,6 +266,7 @@ impl Recorder {
         payload: Vec<u8>,
     ) -> Result<(), Error> {
         let step = self.engine.step()?;
+        self.engine.stats.steps = step;
         self.writer
             .event(&Event::new(kind, nr, step, result, payload))
     }
@@ -523,6 +538,10 @@ impl Recorder {
             self.engine.release_page(a >> 12)?;
         }
         let action = self.engine.sigaction_argument(call);
+        if !self.engine.pending.is_empty() {
+            self.engine.before_call()?;
+            return Ok(None);
+        }
         let prepared = Prepared {
             plan,
             action,
@@ -604,6 +623,7 @@ impl Recorder {
                 )
             }
             Outcome::Interrupted(code) => self.interrupted(call, Some(plan), code),
+            Outcome::NotMade => self.engine.before_call().map(|()| None),
             Outcome::Ended(wait) => Ok(Some(self.ended(wait)?)),
             Outcome::Event(_) => Err(Error::Internal("an unexpected process event".into())),
         }
@@ -733,6 +753,7 @@ impl Recorder {
                 )
             }
             Outcome::Interrupted(code) => self.interrupted(call, None, code),
+            Outcome::NotMade => self.engine.before_call().map(|()| None),
             Outcome::Ended(wait) => Ok(Some(self.ended(wait)?)),
             Outcome::Event(_) => Err(Error::Internal("an unexpected process event".into())),
         }
@@ -820,6 +841,7 @@ impl Recorder {
                 Ok(None)
             }
             Outcome::Ended(wait) => Ok(Some(self.ended(wait)?)),
+            Outcome::NotMade => self.engine.before_call().map(|()| None),
             _ => Err(Error::Internal("an unexpected event in exec".into())),
         }
     }

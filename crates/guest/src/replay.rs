@@ -291,6 +291,12 @@ impl Replay {
         Ok(())
     }
 
+    /// Lets output that was shown already be shown again from here on. By default going back and
+    /// forth shows it once.
+    pub fn show_again(&mut self) {
+        self.shown_to = 0;
+    }
+
     /// What an experiment may use from here on.
     pub fn limit(&mut self, limits: Limits) {
         self.limits = limits;
@@ -351,6 +357,13 @@ impl Replay {
             if until.step.is_some_and(|goal| step >= goal) {
                 return Ok(Halt::Step);
             }
+            // A guest that was killed has no last event but its end.
+            let killed = |e: &&Event| e.kind == Kind::End && e.step <= step && !self.edited;
+            if let Some(e) = self.next.as_ref().filter(killed) {
+                let end = End::from_wait_status(e.result);
+                self.engine.stats.steps = step;
+                return self.finish(end);
+            }
             if self.interrupted_from_outside() {
                 return Ok(Halt::Interrupted);
             }
@@ -372,7 +385,7 @@ impl Replay {
             }
             let due = match &self.next {
                 Some(e)
-                    if matches!(e.kind, Kind::Signal | Kind::Switch | Kind::Memory)
+                    if matches!(e.kind, Kind::Signal | Kind::Switch | Kind::Memory | Kind::End)
                         && !self.edited =>
                 {
                     e.step

@@ -21,6 +21,10 @@ pub(crate) struct Labels {
     /// The `int3` of an unsuccessful search.
     pub(crate) miss_stop: u64,
     pub(crate) syscall: u64,
+    /// From here to the `syscall` instruction the call can still be left to the tracer, by going
+    /// on at `syscall_slow`.
+    pub(crate) syscall_saved: u64,
+    pub(crate) syscall_slow: u64,
     /// The `int3` of a system call left to the tracer.
     pub(crate) syscall_stop: u64,
     /// The `syscall` instruction of a call run on the spot, and the end of the routine.
@@ -105,6 +109,8 @@ fn try_assemble(layout: Layout, at: u64) -> Result<(Vec<u8>, Labels), IcedError>
     a.pop(r11)?;
     a.mov(gs(slot::FLAGS), r11)?;
     a.mov(gs(slot::NEXT), rcx)?;
+    let mut syscall_saved = a.create_label();
+    a.set_label(&mut syscall_saved)?;
     a.cmp(rax, 511)?;
     a.ja(slow)?;
     a.mov(r11, qword_ptr(rax * 8 + layout.classes() as i32))?;
@@ -130,6 +136,9 @@ fn try_assemble(layout: Layout, at: u64) -> Result<(Vec<u8>, Labels), IcedError>
     a.add(r11, (record::SIZE + 8) as i32)?;
     a.cmp(r11, gs(slot::RING_END))?;
     a.ja(slow)?;
+    // A signal that has come must not be slept over.
+    a.cmp(gs(slot::PREEMPT), 0)?;
+    a.jne(slow)?;
     a.set_label(&mut syscall_insn)?;
     a.syscall()?;
     a.mov(gs(slot::RESULT), rax)?;
@@ -218,6 +227,8 @@ fn try_assemble(layout: Layout, at: u64) -> Result<(Vec<u8>, Labels), IcedError>
         miss: result.label_ip(&miss)?,
         miss_stop: result.label_ip(&miss_stop)?,
         syscall: result.label_ip(&syscall)?,
+        syscall_saved: result.label_ip(&syscall_saved)?,
+        syscall_slow: result.label_ip(&slow)?,
         syscall_stop: result.label_ip(&syscall_stop)?,
         syscall_insn: result.label_ip(&syscall_insn)?,
         syscall_done_stop: result.label_ip(&syscall_done_stop)?,

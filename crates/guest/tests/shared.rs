@@ -62,6 +62,7 @@ fn check(guest: &str) {
     for _ in 0..2 {
         for &(id, shown) in checkpoints.iter().rev() {
             replay.restore(id).expect("the checkpoint is there");
+            replay.show_again();
             to_end(&mut replay);
             let again = output.take();
             assert_eq!(
