@@ -120,6 +120,11 @@ pub fn name(nr: u64) -> Option<&'static str> {
     table::entry(nr).map(|entry| entry.name)
 }
 
+/// How many arguments a call takes; the registers of the others hold anything.
+pub fn arguments(nr: u64) -> usize {
+    table::entry(nr).map_or(6, |entry| entry.argc.into())
+}
+
 /// The number of a call: `number("read")` is 0.
 pub fn number(name: &str) -> Option<u64> {
     table::entries()

@@ -261,7 +261,6 @@ fn classes() {
         "modify_ldt",
         "set_thread_area",
         "iopl",
-        "shmat",
         "process_vm_writev",
         "memfd_secret",
         "map_shadow_stack",

@@ -10,12 +10,13 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use crate::Error;
+use crate::descriptors::Descriptors;
 use crate::engine::Kept;
 use crate::memory::Memory;
-use crate::output::Outputs;
 use crate::ptrace::Tracee;
 use crate::recording::{Event, Reader};
 use crate::replay::{Halt, Replay, Until};
+use crate::shared::Objects;
 use crate::stops::Stops;
 use crate::threads::ThreadId;
 
@@ -31,9 +32,10 @@ pub(crate) struct Checkpoint {
     next: Option<Event>,
     names: HashMap<PathBuf, PathBuf>,
     brk: u64,
-    outputs: Outputs,
+    descriptors: Descriptors,
     stops: Stops,
     edited: bool,
+    objects: Objects,
     in_call: Vec<ThreadId>,
     gone: Vec<ThreadId>,
 }
@@ -76,8 +78,14 @@ impl Replay {
         if self.ended.is_some() {
             return Err(Error::Ended);
         }
+        if self.private.is_some() {
+            return Err(Error::Request(
+                "a run that has left the recording cannot be kept: its files are not".into(),
+            ));
+        }
         let step = self.engine.step()?;
         let tracee = self.engine.copy()?;
+        let objects = self.engine.separate(tracee, &self.objects)?;
         Ok(Checkpoint {
             tracee,
             step,
@@ -86,9 +94,10 @@ impl Replay {
             next: self.next.clone(),
             names: self.names.clone(),
             brk: self.brk,
-            outputs: self.outputs.clone(),
+            descriptors: self.descriptors.clone(),
             stops: self.stops.clone(),
             edited: self.edited,
+            objects,
             in_call: self.in_call.clone(),
             gone: self.gone.clone(),
         })
@@ -132,6 +141,7 @@ impl Replay {
         self.engine.restore(&c.kept)?;
         self.engine.can_deliver = false;
         let running = self.engine.copy()?;
+        self.objects = self.engine.separate(running, &c.objects)?;
         self.engine.tracee = running;
         self.engine.memory = Memory::of(running.0);
         crate::interrupts::guest(running.0);
@@ -141,13 +151,15 @@ impl Replay {
         self.next = c.next.clone();
         self.names = c.names.clone();
         self.brk = c.brk;
-        self.outputs = c.outputs.clone();
+        self.descriptors = c.descriptors.clone();
         self.stops = c.stops.clone();
         self.stops.rearm(&mut self.engine);
         self.edited = c.edited;
         self.in_call = c.in_call.clone();
         self.gone = c.gone.clone();
         self.ended = None;
+        self.private = None;
+        self.to_deliver.clear();
         Ok(())
     }
 
@@ -192,7 +204,7 @@ impl Replay {
 
     /// Called between stretches of a long run.
     pub(crate) fn maybe_checkpoint(&mut self) -> Result<(), Error> {
-        if self.last_automatic.elapsed() < self.spacing.time || self.ended.is_some() {
+        if self.last_automatic.elapsed() < self.spacing.time || self.edited {
             return Ok(());
         }
         let step = self.engine.step()?;

@@ -12,6 +12,7 @@ use std::collections::VecDeque;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use crate::alias::Aliases;
 use crate::cache::{BlockId, Cache};
 use crate::layout::{Layout, REGION_SIZE, slot};
 use crate::maps::{Maps, Protection};
@@ -80,7 +81,7 @@ struct Ahead {
 
 /// Guest code bytes, page by page.
 pub(crate) struct CodeBytes {
-    pages: FxHashMap<u64, Box<[u8; 4096]>>,
+    pub(crate) pages: FxHashMap<u64, Box<[u8; 4096]>>,
     /// Pages read that the guest could change unseen; they are read again each time.
     unguarded: Vec<u64>,
     window: Vec<u8>,
@@ -94,7 +95,8 @@ pub(crate) struct Engine {
     pub(crate) cache: Cache,
     pub(crate) maps: Maps,
     maps_stale: bool,
-    code: CodeBytes,
+    pub(crate) code: CodeBytes,
+    pub(crate) aliases: Aliases,
     /// Pages write-protected because their code is translated, with what the guest believes.
     pub(crate) protected: FxHashMap<u64, Protection>,
     pub(crate) regs: UserRegs,
@@ -111,7 +113,7 @@ pub(crate) struct Engine {
     /// The alternate signal stack of the current thread, as a replay last set it.
     pub(crate) altstack: [u8; 24],
     /// Changes whenever guest code that was translated has changed.
-    epoch: u64,
+    pub(crate) epoch: u64,
     /// The guest believes that it blocks SIGTRAP.
     pub(crate) trap_blocked: bool,
     /// Source of the last indirect branch that missed.
@@ -138,6 +140,7 @@ struct Fetcher<'a> {
     maps: &'a Maps,
     memory: &'a Memory,
     protected: &'a FxHashMap<u64, Protection>,
+    aliases: &'a Aliases,
 }
 
 impl<'a> Fetcher<'a> {
@@ -146,6 +149,7 @@ impl<'a> Fetcher<'a> {
         maps: &'a Maps,
         memory: &'a Memory,
         protected: &'a FxHashMap<u64, Protection>,
+        aliases: &'a Aliases,
     ) -> Self {
         for page in std::mem::take(&mut code.unguarded) {
             if !protected.contains_key(&page) {
@@ -157,6 +161,7 @@ impl<'a> Fetcher<'a> {
             maps,
             memory,
             protected,
+            aliases,
         }
     }
 
@@ -172,7 +177,7 @@ impl<'a> Fetcher<'a> {
         if self.memory.read(addr, &mut bytes[..]) != 4096 {
             return false;
         }
-        if m.protection.write && !self.protected.contains_key(&page) {
+        if m.protection.write && !self.protected.contains_key(&page) || self.aliases.expose(page) {
             self.code.unguarded.push(page);
         }
         self.code.pages.insert(page, bytes);
@@ -216,6 +221,7 @@ impl Engine {
                 unguarded: Vec::new(),
                 window: Vec::new(),
             },
+            aliases: Aliases::default(),
             protected: FxHashMap::default(),
             regs,
             pending: VecDeque::new(),
@@ -266,6 +272,7 @@ impl Engine {
             self.epoch += 1;
         }
         self.protected = kept.protected.clone();
+        self.aliases.forget();
         self.maps_stale = true;
         Ok(())
     }
@@ -337,6 +344,7 @@ impl Engine {
                 }
             }
             self.maps_stale = false;
+            self.aliases.see(&self.maps);
         }
         Ok(())
     }
@@ -360,6 +368,7 @@ impl Engine {
         self.cache.clear();
         self.code.pages.clear();
         self.protected.clear();
+        self.aliases.forget();
     }
 
     /// Carries out a system call in the guest's name and returns its result. Signals that arrive
@@ -448,6 +457,7 @@ impl Engine {
         self.epoch += 1;
         self.code.pages.remove(&page);
         self.stats.code_changes += 1;
+        self.retire_views(page)?;
         Ok(true)
     }
 
@@ -557,8 +567,13 @@ impl Engine {
         self.refresh_maps()?;
         let mut block = {
             let armed = &self.armed;
-            let mut fetcher =
-                Fetcher::new(&mut self.code, &self.maps, &self.memory, &self.protected);
+            let mut fetcher = Fetcher::new(
+                &mut self.code,
+                &self.maps,
+                &self.memory,
+                &self.protected,
+                &self.aliases,
+            );
             decode(pc, MAX_INSNS, &mut fetcher, &|at| armed.contains_key(&at))
         };
         if block.insns.is_empty() && block.special.is_none() {
@@ -599,6 +614,7 @@ impl Engine {
                     self.protect(page, Protection { write: false, ..p })?;
                     self.protected.insert(page, p);
                 }
+                self.guard_views(page)?;
             }
         }
         Ok(())
@@ -879,8 +895,13 @@ impl Engine {
         let pc = self.regs.rip;
         let limit = (limit as usize).clamp(1, MAX_INSNS);
         let mut block = {
-            let mut fetcher =
-                Fetcher::new(&mut self.code, &self.maps, &self.memory, &self.protected);
+            let mut fetcher = Fetcher::new(
+                &mut self.code,
+                &self.maps,
+                &self.memory,
+                &self.protected,
+                &self.aliases,
+            );
             let armed = &self.armed;
             decode(pc, limit, &mut fetcher, &|at| armed.contains_key(&at))
         };

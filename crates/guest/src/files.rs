@@ -50,6 +50,10 @@ impl Files {
             return Err(Error::Unreadable(name.to_owned()));
         };
         let m = source.metadata().map_err(Error::Disk)?;
+        // A device has no contents that could be kept.
+        if !m.is_file() {
+            return Err(Error::Unreadable(name.to_owned()));
+        }
         let stored = format!(
             "{:x}-{:x}-{:x}-{:x}.{:x}-{:x}.{:x}",
             m.dev(),

@@ -103,13 +103,16 @@ pub(crate) mod slot {
     pub(crate) const STACK_TOP: u32 = 0x4000;
 }
 
-/// One record in the ring: this header, then `len` bytes, padded to 8.
+/// One record in the ring: this header, then `len` bytes, padded to 8: the first three arguments
+/// of the call and what it wrote.
 pub(crate) mod record {
     pub(crate) const NR: u32 = 0;
     pub(crate) const LEN: u32 = 4;
     pub(crate) const STEP: u32 = 8;
     pub(crate) const RESULT: u32 = 16;
-    pub(crate) const SIZE: u32 = 24;
+    pub(crate) const ARGS: u32 = 24;
+    pub(crate) const ARGS_LEN: u32 = 24;
+    pub(crate) const SIZE: u32 = ARGS + ARGS_LEN;
 }
 
 /// The word that tells the system-call stub what it may do with a call: bit 0 it may run it;

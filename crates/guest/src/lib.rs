@@ -1,7 +1,9 @@
 //! The engine: runs a program under full control, repeatably.
 
+mod alias;
 mod cache;
 mod checkpoint;
+mod descriptors;
 mod edit;
 mod engine;
 mod files;
@@ -11,7 +13,8 @@ mod launch;
 mod layout;
 mod maps;
 mod memory;
-mod output;
+mod outside;
+mod private;
 mod process;
 mod ptrace;
 mod record;
@@ -20,6 +23,7 @@ mod replay;
 mod report;
 mod routines;
 mod schedule;
+mod shared;
 mod signals;
 mod special;
 mod start;
@@ -33,6 +37,7 @@ pub use edit::{Edit, EditId, Place};
 pub use interrupts::die_of;
 pub use launch::Launch;
 pub use maps::{Mapping, Protection};
+pub use private::Departure;
 pub use ptrace::UserRegs;
 pub use record::{Recorded, Recorder};
 pub use recording::{FileRef, VERSION};

@@ -34,6 +34,8 @@ pub struct Mapping {
     pub protection: Protection,
     pub shared: bool,
     pub offset: u64,
+    /// Device and inode of what is mapped; an inode of zero for private memory.
+    pub object: (u64, u64),
     /// A file's path, a name in brackets such as `[stack]`, or empty.
     pub name: PathBuf,
 }
@@ -107,7 +109,10 @@ fn parse(line: &[u8]) -> Option<Mapping> {
     let (start, end) = range.split_once('-')?;
     let perms = fields.next()?;
     let offset = std::str::from_utf8(fields.next()?).ok()?;
-    let (_dev, _inode) = (fields.next()?, fields.next()?);
+    let device = std::str::from_utf8(fields.next()?).ok()?;
+    let inode = std::str::from_utf8(fields.next()?).ok()?;
+    let (major, minor) = device.split_once(':')?;
+    let number = |s| u32::from_str_radix(s, 16).ok();
     let name = fields.next().unwrap_or_default();
     let name = &name[name.iter().position(|&b| b != b' ').unwrap_or(name.len())..];
     Some(Mapping {
@@ -120,6 +125,10 @@ fn parse(line: &[u8]) -> Option<Mapping> {
         },
         shared: perms[3] == b's',
         offset: u64::from_str_radix(offset, 16).ok()?,
+        object: (
+            libc::makedev(number(major)?, number(minor)?),
+            inode.parse().ok()?,
+        ),
         name: PathBuf::from(<std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(name)),
     })
 }

@@ -183,9 +183,14 @@ impl Engine {
                 self.changed(a, a.saturating_add(b));
                 self.changed(ret as u64, (ret as u64).saturating_add(c));
             }
+            // Neither says how far its segment reaches. A new one replaces nothing, or asks for a
+            // place that is looked at again anyway.
+            libc::SYS_shmat => self.changed(ret as u64, ret as u64 + 0x1000),
+            libc::SYS_shmdt => self.changed(a, a + 1),
             libc::SYS_brk => self.changed(ret as u64 & !0xfff, (ret as u64 & !0xfff) + 0x1000),
             _ => self.changed(a, a.saturating_add(b)),
         }
+        self.note_aliases(call, ret);
     }
 
     /// The flags of fork, vfork, clone or clone3; `None` if they cannot be read.
@@ -211,6 +216,7 @@ impl Engine {
         for (a, b) in writable {
             self.changed(a, b);
         }
+        self.retire_aliased(0, u64::MAX);
     }
 
     /// A fork-like call: the child is set free to run the guest's code natively. Returns the

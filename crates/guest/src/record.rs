@@ -8,10 +8,12 @@ use crate::engine::{Engine, Pending, Stop};
 use crate::files::Files;
 use crate::launch::{self, Launch};
 use crate::layout::slot;
+use crate::outside::Outside;
 use crate::process::Outcome;
 use crate::ptrace::{Resume, Tracee, Wait, wait_for};
 use crate::recording::{CallEffects, Event, FileRef, Kind, Writer};
 use crate::schedule::{QUANTUM, Waiting};
+use crate::shared::segment;
 use crate::signals::Disposition;
 use crate::start::{self, recording_class};
 use crate::threads::ThreadId;
@@ -34,8 +36,11 @@ pub struct Recorder {
     /// Stored files by their path in the recording, with the names the guest knew.
     pub(crate) names: std::collections::HashMap<PathBuf, PathBuf>,
     pub(crate) notes: Vec<String>,
-    /// What the class table was last made for: guarded code pages, several threads.
-    pub(crate) classes_for: (bool, bool),
+    /// Memory that others can write.
+    pub(crate) outside: Outside,
+    /// What the class table was last made for: guarded code pages, several threads, memory that
+    /// others can write.
+    pub(crate) classes_for: (bool, bool, bool),
     pub(crate) waiting: Vec<Waiting>,
     /// Where the kernel writes zero when each thread ends.
     pub(crate) clear_tids: Vec<(ThreadId, u64)>,
@@ -81,7 +86,8 @@ impl Recorder {
             files,
             names,
             notes: Vec::new(),
-            classes_for: (false, false),
+            outside: Outside::default(),
+            classes_for: (false, false, false),
             waiting: Vec::new(),
             clear_tids: Vec::new(),
             leader: tracee.0,
@@ -270,6 +276,9 @@ impl Recorder {
 
     /// Lets the guest's handler for `p` begin. `masks` are (blocked, saved) where they differ.
     fn handle(&mut self, p: &Pending, masks: Option<(u64, u64)>) -> Result<Option<End>, Error> {
+        if masks.is_none() {
+            self.outside_before_handler()?;
+        }
         let payload = special::encode_signal(p, &self.engine.regs, masks);
         self.log(Kind::Signal, p.signal as u32, 0, payload)?;
         match self.engine.deliver(p)? {
@@ -378,10 +387,11 @@ impl Recorder {
     ) -> Result<Option<End>, Error> {
         let p = self.engine.pending.pop_back().ok_or(Error::Lost)?;
         let masks = special::masks(self.engine.tracee)?;
-        let writes = match plan {
+        let mut writes = match plan {
             Some(plan) => self.written(plan, -i64::from(libc::EINTR))?,
             None => Vec::new(),
         };
+        writes.extend(self.outside_writes(call, code, None)?);
         let effects = CallEffects {
             args: call.args,
             writes,
@@ -450,8 +460,10 @@ impl Recorder {
         &mut self,
         call: &Call,
         ret: i64,
-        effects: CallEffects,
+        mut effects: CallEffects,
     ) -> Result<Option<End>, Error> {
+        let writes = self.outside_writes(call, ret, effects.file.as_ref())?;
+        effects.writes.extend(writes);
         self.log(Kind::Call, call.nr as u32, ret, effects.encode())?;
         self.engine.return_from_call(ret);
         Ok(None)
@@ -691,10 +703,21 @@ impl Recorder {
         } else {
             None
         };
+        let detached = match nr {
+            libc::SYS_shmdt => self.engine.attached(addr)?,
+            _ => Vec::new(),
+        };
         let plan = Plan::before(call, &self.engine.memory);
         match self.engine.guest_call(call)? {
             Outcome::Returned(ret) => {
+                for (a, b) in detached {
+                    self.engine.changed(a, b);
+                }
                 self.engine.note_address_space(call, ret);
+                let file = match nr {
+                    libc::SYS_shmat => self.attached(call, ret)?,
+                    _ => file,
+                };
                 let writes = match &plan {
                     Ok(plan) => self.written(plan, ret)?,
                     Err(_) => Vec::new(),
@@ -713,6 +736,16 @@ impl Recorder {
             Outcome::Ended(wait) => Ok(Some(self.ended(wait)?)),
             Outcome::Event(_) => Err(Error::Internal("an unexpected process event".into())),
         }
+    }
+
+    /// How the segment just attached is written down.
+    fn attached(&mut self, call: &Call, ret: i64) -> Result<Option<FileRef>, Error> {
+        if (-4095..0).contains(&ret) {
+            return Ok(None);
+        }
+        let places = self.engine.attached(ret as u64)?;
+        let size = places.iter().map(|(a, b)| b - a).sum();
+        Ok(Some(segment(call.args[0], size)))
     }
 
     fn keep_mapped(&mut self, fd: i32) -> Result<Option<FileRef>, Error> {
@@ -780,7 +813,8 @@ impl Recorder {
                 engine.pending = std::mem::take(&mut self.engine.pending);
                 self.engine = engine;
                 self.names = names;
-                self.classes_for = (false, false);
+                self.outside = Outside::default();
+                self.classes_for = (false, false, false);
                 self.waiting.clear();
                 self.clear_tids.clear();
                 Ok(None)
@@ -817,6 +851,7 @@ impl Recorder {
         let plan = Plan::before(call, &self.engine.memory).ok();
         self.engine.unprotect_all()?;
         self.engine.changed_code_guards();
+        self.outside.inherited(&self.engine.maps);
         let before = if shared {
             Some(self.engine.copy()?)
         } else {

@@ -38,6 +38,9 @@ pub(crate) enum Kind {
     End = 5,
     /// Another thread goes on from this step: the one numbered `nr`.
     Switch = 6,
+    /// Memory was changed from outside before this step: the payload is a [`CallEffects`] that
+    /// has nothing else.
+    Memory = 7,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -318,6 +321,7 @@ impl Reader {
             4 => Kind::Image,
             5 => Kind::End,
             6 => Kind::Switch,
+            7 => Kind::Memory,
             _ => return Err(Error::damaged("an event is of no known kind")),
         };
         Ok(Some(Event {

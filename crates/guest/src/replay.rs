@@ -4,7 +4,7 @@
 //! next, at the same step; its result and its memory effects are put in place. Calls that shape
 //! the process itself (its address space, its signal handlers) are carried out again.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,13 +14,15 @@ use std::time::{Duration, Instant};
 use abi::{Call, Class, Simple};
 
 use crate::checkpoint::{Checkpoint, CheckpointId, Spacing};
+use crate::descriptors::Descriptors;
 use crate::edit::{Edit, EditId};
 use crate::engine::{Engine, Pending, Stop};
 use crate::files::Files;
 use crate::launch::{self, Launch};
-use crate::output::Outputs;
+use crate::private::Private;
 use crate::process::Outcome;
-use crate::recording::{CallEffects, Event, Kind, Reader};
+use crate::recording::{CallEffects, Decoder, Event, Kind, Reader};
+use crate::shared::Objects;
 use crate::signals::Disposition;
 use crate::start::{self, Snapshot};
 use crate::stops::{Purpose, Stops};
@@ -131,10 +133,10 @@ pub struct Replay {
     pub(crate) engine: Engine,
     pub(crate) reader: Reader,
     pub(crate) next: Option<Event>,
-    files: Files,
+    pub(crate) files: Files,
     pub(crate) names: HashMap<PathBuf, PathBuf>,
     pub(crate) brk: u64,
-    pub(crate) outputs: Outputs,
+    pub(crate) descriptors: Descriptors,
     sink: Sink,
     /// Output up to this step has been shown before.
     pub(crate) shown_to: u64,
@@ -154,13 +156,20 @@ pub struct Replay {
     /// The guest stands before a system call that was announced already.
     at_call: bool,
     interrupt: Arc<AtomicBool>,
-    limits: Limits,
+    pub(crate) limits: Limits,
     checkpointing: bool,
+    /// The guest's shared memory.
+    pub(crate) objects: Objects,
     /// Threads that are inside a system call, and those that have ended but not been left yet.
     pub(crate) in_call: Vec<ThreadId>,
     pub(crate) gone: Vec<ThreadId>,
     /// The thread just switched to goes on with the result of its call.
     resume_call: bool,
+    /// The world of a run that has left the recording.
+    pub(crate) private: Option<Private>,
+    /// Process id that the guest believes to have.
+    pub(crate) pid: u64,
+    pub(crate) to_deliver: VecDeque<Pending>,
 }
 
 /// A sink that passes output on to where the guest's would go.
@@ -219,7 +228,7 @@ impl Replay {
             files,
             names,
             brk: snapshot.brk,
-            outputs: Outputs::new(),
+            descriptors: Descriptors::new(&snapshot.open),
             sink,
             shown_to: 0,
             put_out: 0,
@@ -238,9 +247,13 @@ impl Replay {
             interrupt: Arc::default(),
             limits: Limits::default(),
             checkpointing: false,
+            objects: Objects::default(),
             in_call: Vec::new(),
             gone: Vec::new(),
             resume_call: false,
+            private: None,
+            pid: snapshot.pid,
+            to_deliver: VecDeque::new(),
         };
         replay.next = replay.reader.next()?;
         Ok(replay)
@@ -358,7 +371,12 @@ impl Replay {
                 continue;
             }
             let due = match &self.next {
-                Some(e) if matches!(e.kind, Kind::Signal | Kind::Switch) && !self.edited => e.step,
+                Some(e)
+                    if matches!(e.kind, Kind::Signal | Kind::Switch | Kind::Memory)
+                        && !self.edited =>
+                {
+                    e.step
+                }
                 _ => u64::MAX,
             };
             let goal = until.step.unwrap_or(u64::MAX).min(due).min(step + STRETCH);
@@ -522,13 +540,13 @@ impl Replay {
             Kind::Call => CallEffects::decode(&e.payload)?
                 .writes
                 .iter()
-                .map(|(a, b)| (*a, b.len() as u64))
+                .flat_map(|(a, b)| self.changes(*a, b))
                 .collect(),
             Kind::Spot => match abi::simple(u64::from(e.nr)) {
                 Simple::FixedAt { arg, .. } | Simple::ReturnedAt { arg, .. } => {
                     vec![(
                         self.engine.call().args[arg as usize],
-                        e.payload.len() as u64,
+                        spot(&e.payload)?.1.len() as u64,
                     )]
                 }
                 _ => Vec::new(),
@@ -580,10 +598,18 @@ impl Replay {
 
     /// Delivers the signals that the recording has at the present step.
     fn due_signals(&mut self) -> Result<Option<End>, Error> {
+        if self.edited {
+            return self.own_signals();
+        }
         loop {
             let step = self.engine.step()?;
             match &self.next {
                 Some(e) if e.kind == Kind::Signal && e.step == step => {}
+                Some(e) if e.kind == Kind::Memory && e.step == step => {
+                    let event = self.take()?.expect("just seen");
+                    self.put_effects(&CallEffects::decode(&event.payload)?)?;
+                    continue;
+                }
                 Some(e) if e.kind == Kind::Signal && e.step < step => {
                     return Err(self.diverged("a signal was missed"));
                 }
@@ -614,7 +640,7 @@ impl Replay {
         }
     }
 
-    fn fault(&mut self, mut p: Pending) -> Result<Option<End>, Error> {
+    pub(crate) fn fault(&mut self, mut p: Pending) -> Result<Option<End>, Error> {
         special::fix_fault_address(&mut p, &self.engine.regs);
         let blocked = self.engine.tracee.sigmask()?;
         match self.engine.dispositions.force(p.signal, blocked) {
@@ -635,7 +661,7 @@ impl Replay {
         }
     }
 
-    fn die(&mut self, p: &Pending) -> Result<End, Error> {
+    pub(crate) fn die(&mut self, p: &Pending) -> Result<End, Error> {
         self.engine.stats.steps = self.engine.step()?;
         if let Some(mut f) = self.on_crash.take() {
             self.engine.refresh_maps()?;
@@ -703,21 +729,19 @@ impl Replay {
             self.in_call.push(self.engine.threads.current);
             return Ok(None);
         }
-        match &self.next {
-            Some(e)
-                if matches!(e.kind, Kind::Spot | Kind::Call)
-                    && u64::from(e.nr) == call.nr & 0xff_ffff
-                    && (e.step == step || self.edited) => {}
-            Some(e) if e.kind == Kind::End => {
+        if self.edited && !self.expected(&call, None)? {
+            if self.private.is_none() {
+                self.depart(&call)?;
+            }
+            return self.private_call(&call);
+        }
+        if !self.edited && !self.expected(&call, Some(step))? {
+            if let Some(e) = self.next.as_ref().filter(|e| e.kind == Kind::End) {
                 let end = End::from_wait_status(e.result);
                 self.engine.stats.steps = step;
                 return Ok(Some(end));
             }
-            _ => {
-                return Err(
-                    self.diverged(&format!("the guest calls {}", abi::describe(&call, None)))
-                );
-            }
+            return Err(self.diverged(&format!("the guest calls {}", abi::describe(&call, None))));
         }
         let event = self.take()?.expect("just seen");
         let ret = event.result;
@@ -728,21 +752,20 @@ impl Replay {
             return Ok(None);
         }
         let effects = CallEffects::decode(&event.payload)?;
-        if effects.args != call.args {
-            return Err(self.diverged(&format!(
-                "the guest calls {} with other arguments",
-                abi::describe(&call, None)
-            )));
-        }
-        for (addr, bytes) in &effects.writes {
-            self.engine.put(*addr, bytes)?;
+        // What a call that makes a mapping writes is what there is to see in it.
+        let space = abi::class(&call) == Class::AddressSpace;
+        if !space {
+            self.put_effects(&effects)?;
         }
         if (-516..=-512).contains(&ret) {
             return self.interrupted(&call, ret);
         }
         self.forward(&call, ret);
         match abi::class(&call) {
-            Class::AddressSpace => self.address_space(&call, ret, &effects)?,
+            Class::AddressSpace => {
+                self.address_space(&call, ret, &effects)?;
+                self.put_effects(&effects)?;
+            }
             Class::GuestState => {
                 if call.nr as i64 == libc::SYS_rt_sigreturn {
                     self.engine.sigreturn()?;
@@ -771,22 +794,52 @@ impl Replay {
         Ok(None)
     }
 
+    /// The call is the one that the recording has next, at `step` if that is given.
+    fn expected(&mut self, call: &Call, step: Option<u64>) -> Result<bool, Error> {
+        // An edited run is not interrupted where the recorded one was.
+        while self.edited && matches!(&self.next, Some(e) if e.kind == Kind::Signal) {
+            self.take()?;
+        }
+        let Some(e) = &self.next else {
+            return Ok(false);
+        };
+        if u64::from(e.nr) != call.nr & 0xff_ffff || step.is_some_and(|s| s != e.step) {
+            return Ok(false);
+        }
+        let n = abi::arguments(call.nr).min(6);
+        Ok(match e.kind {
+            Kind::Spot => spot(&e.payload)?
+                .0
+                .iter()
+                .zip(call.args)
+                .take(n)
+                .all(|(a, b)| *a == b),
+            Kind::Call => {
+                let effects = CallEffects::decode(&e.payload)?;
+                effects.args[..n] == call.args[..n]
+                    && !(self.edited && (-516..=-512).contains(&e.result))
+            }
+            _ => false,
+        })
+    }
+
     fn spot_effects(&mut self, call: &Call, event: &Event) -> Result<(), Error> {
-        if event.payload.is_empty() {
+        let (_, bytes) = spot(&event.payload)?;
+        if bytes.is_empty() {
             return Ok(());
         }
         match abi::simple(call.nr) {
             Simple::FixedAt { arg, .. } | Simple::ReturnedAt { arg, .. } => {
-                self.engine.put(call.args[arg as usize], &event.payload)
+                self.engine.put(call.args[arg as usize], bytes)
             }
             _ => Err(Error::damaged("a call wrote memory that it cannot write")),
         }
     }
 
     /// Passes on what the call wrote to standard output or error.
-    fn forward(&mut self, call: &Call, ret: i64) {
+    pub(crate) fn forward(&mut self, call: &Call, ret: i64) {
         let memory = &self.engine.memory;
-        if let Some((kind, bytes)) = self.outputs.written(call, ret, memory) {
+        if let Some((kind, bytes)) = self.descriptors.follow(call, ret, memory) {
             self.put_out += bytes.len() as u64;
             if self.edited || self.engine.step().is_ok_and(|s| s > self.shown_to) {
                 (self.sink)(kind, &bytes);
@@ -890,7 +943,9 @@ impl Replay {
         let [a, len, c, flags, _, offset] = call.args;
         let got = match call.nr as i64 {
             libc::SYS_mmap => {
-                if let Some(f) = &effects.file {
+                if flags & libc::MAP_SHARED as u64 != 0 {
+                    self.map_shared(call, at, effects.file.as_ref())?;
+                } else if let Some(f) = &effects.file {
                     let whole = (len + 0xfff) & !0xfff;
                     self.engine
                         .map_stored(f, &self.files, at, whole, c & 7, offset)?;
@@ -910,6 +965,16 @@ impl Replay {
                         return Err(self.diverged("a mapping could not be made again"));
                     }
                 }
+                ret
+            }
+            libc::SYS_shmat => {
+                let segment = effects.file.as_ref();
+                let segment = segment.ok_or(Error::damaged("an attached segment has no size"))?;
+                self.attach(call, at, segment)?;
+                ret
+            }
+            libc::SYS_shmdt => {
+                self.detach(a)?;
                 ret
             }
             libc::SYS_brk => {
@@ -973,10 +1038,11 @@ impl Replay {
         let snapshot = Snapshot::decode(&event.payload)?;
         self.names = self.engine.rebuild(&snapshot, &self.files)?;
         self.brk = snapshot.brk;
+        self.objects = Objects::default();
         self.engine.dispositions.reset_handlers();
         self.engine.reset_kernel_signals()?;
         self.engine.reset_vector_state()?;
-        self.outputs.exec();
+        self.descriptors.exec();
         self.engine.reset_step(step)
     }
 
@@ -996,6 +1062,10 @@ impl Replay {
                 if e.kind == Kind::Insn
                     && (e.step == step || self.edited)
                     && e.payload.len() == 32 => {}
+            _ if self.edited => {
+                self.private_special(&insn, source)?;
+                return Ok(None);
+            }
             _ => return Err(self.diverged(&format!("the guest executes {:?}", insn.mnemonic()))),
         }
         let event = self.take()?.expect("just seen");
@@ -1006,6 +1076,13 @@ impl Replay {
         special::apply(&mut self.engine, &insn, source, words)?;
         Ok(None)
     }
+}
+
+/// The arguments and the data of a call that ran on the spot.
+fn spot(payload: &[u8]) -> Result<([u64; 3], &[u8]), Error> {
+    let mut d = Decoder(payload);
+    let args = [d.u64()?, d.u64()?, d.u64()?];
+    Ok((args, d.0))
 }
 
 fn flags_kept(flags: u64) -> u64 {

@@ -143,6 +143,10 @@ fn try_assemble(layout: Layout, at: u64) -> Result<(Vec<u8>, Labels), IcedError>
     a.mov(qword_ptr(rdi + record::STEP), r11)?;
     a.mov(r11, gs(slot::NR))?;
     a.mov(dword_ptr(rdi + record::NR), r11d)?;
+    for n in 0..record::ARGS_LEN / 8 {
+        a.mov(r11, gs(slot::ARGS + 8 * n))?;
+        a.mov(qword_ptr(rdi + record::ARGS + 8 * n), r11)?;
+    }
     // rcx = bytes written: none on failure or without a buffer, else fixed or as returned.
     a.xor(ecx, ecx)?;
     a.test(rax, rax)?;
@@ -162,7 +166,8 @@ fn try_assemble(layout: Layout, at: u64) -> Result<(Vec<u8>, Labels), IcedError>
     a.jz(copy)?;
     a.mov(rcx, r11)?;
     a.set_label(&mut copy)?;
-    a.mov(dword_ptr(rdi + record::LEN), ecx)?;
+    a.lea(r11d, dword_ptr(rcx + record::ARGS_LEN))?;
+    a.mov(dword_ptr(rdi + record::LEN), r11d)?;
     a.add(rdi, record::SIZE as i32)?;
     a.test(ecx, ecx)?;
     a.jz(copied)?;

@@ -26,18 +26,20 @@ pub(crate) struct Waiting {
 }
 
 impl Recorder {
-    /// Tells the routine what it may run by itself: with several threads, nothing that can block.
+    /// Tells the routine what it may run by itself: with several threads, nothing that can block;
+    /// with memory that others can write, nothing, because each call is an occasion to compare.
     pub(crate) fn choose_classes(&mut self) {
         let guarded = !self.engine.protected.is_empty();
         let several = self.engine.threads.several();
-        if (guarded, several) == self.classes_for {
+        let watching = self.outside.watching();
+        if (guarded, several, watching) == self.classes_for {
             return;
         }
-        self.classes_for = (guarded, several);
+        self.classes_for = (guarded, several, watching);
         self.engine.set_classes(&|nr| {
-            if several
-                && (abi::may_block(nr) != Blocking::Never || nr == libc::SYS_sched_yield as u64)
-            {
+            let yields = nr == libc::SYS_sched_yield as u64;
+            let blocks = abi::may_block(nr) != Blocking::Never;
+            if watching || several && (blocks || yields) {
                 0
             } else {
                 recording_class(nr, guarded)

@@ -12,6 +12,7 @@ use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
 use crate::Error;
+use crate::descriptors::Inherited;
 use crate::engine::Engine;
 use crate::files::Files;
 use crate::layout::{BASES, Layout, PRIVATE_SIZE, SHARED_SIZE, class, slot};
@@ -43,6 +44,9 @@ pub(crate) struct Snapshot {
     pub(crate) brk: u64,
     /// How far the stack may grow, soft and hard.
     pub(crate) stack_limit: [u64; 2],
+    /// The guest's process id, and the files it begins with: descriptor, flags, position, path.
+    pub(crate) pid: u64,
+    pub(crate) open: Vec<Inherited>,
     pub(crate) pieces: Vec<Piece>,
 }
 
@@ -239,6 +243,8 @@ impl Engine {
             regs: self.regs,
             brk,
             stack_limit,
+            pid: self.tracee.0 as u64,
+            open: crate::descriptors::inherited(self.tracee.0),
             pieces,
         })
     }
@@ -401,6 +407,14 @@ impl Snapshot {
         e.u64(self.brk);
         e.u64(self.stack_limit[0]);
         e.u64(self.stack_limit[1]);
+        e.u64(self.pid);
+        e.u32(self.open.len() as u32);
+        for o in &self.open {
+            e.u64(o.fd);
+            e.u64(o.flags);
+            e.u64(o.position);
+            e.bytes(&o.path);
+        }
         e.u32(self.pieces.len() as u32);
         for p in &self.pieces {
             e.u64(p.start);
@@ -433,8 +447,20 @@ impl Snapshot {
             regs: regs_from_words(&words),
             brk: d.u64()?,
             stack_limit: [d.u64()?, d.u64()?],
+            pid: d.u64()?,
+            open: Vec::new(),
             pieces: Vec::new(),
         };
+        for _ in 0..d.u32()? {
+            let (fd, flags, position) = (d.u64()?, d.u64()?, d.u64()?);
+            let path = d.bytes()?.to_vec();
+            out.open.push(Inherited {
+                fd,
+                flags,
+                position,
+                path,
+            });
+        }
         for _ in 0..d.u32()? {
             let (start, end, offset) = (d.u64()?, d.u64()?, d.u64()?);
             let bits = d.u32()?;

@@ -1,29 +1,28 @@
 //! Calls between processes and threads: futexes, System V and POSIX queues, semaphores, shared memory, keys.
 //!
-//! System V shared memory is refused: what another process writes there reaches the guest without a system
-//! call. Programs that use it as an optimisation fall back when attaching fails.
+//! Attaching and detaching System V shared memory changes the address space. What another process writes
+//! there reaches the guest without a system call: that is for the recorder to find.
 
 use crate::Blocking::{May, Never};
 use crate::commands::futex::FUTEX_COMMANDS;
 use crate::commands::keyctl::KEYCTL;
 use crate::commands::sysv::{MSGCTL, SEMCTL, SHMCTL};
-use crate::errno::{EINVAL, ENOSYS};
 use crate::layout::{FUTEX_WAITV, INT, MQ_ATTR, SEMBUF, SIGEVENT, TIMESPEC};
 use crate::plan::{Draft, Limit};
 use crate::table::Effect::{By, In, Opt, Out, Reads, Text};
 use crate::table::Len::{Arg, Fixed, Items, Ret};
 use crate::table::Num::{Int, Size};
 use crate::table::When::Success;
-use crate::table::{FUTEX, OUTSIDE, Rule, calls, refused};
+use crate::table::{FUTEX, OUTSIDE, Rule, SPACE, calls};
 
 calls! {
     29  shmget/3:          OUTSIDE, Never, [];
-    30  shmat/3:           refused("other processes would write guest memory without a system call", ENOSYS), Never, [];
+    30  shmat/3:           SPACE,   Never, [];
     31  shmctl/3:          Rule::Commands(&SHMCTL), Never, [];
     64  semget/3:          OUTSIDE, Never, [];
     65  semop/3:           OUTSIDE, May,   [In(1, Items(Int(2), SEMBUF))];
     66  semctl/4:          Rule::Commands(&SEMCTL), Never, [];
-    67  shmdt/1:           refused("no shared memory segment can be attached", EINVAL), Never, [];
+    67  shmdt/1:           SPACE,   Never, [];
     68  msgget/2:          OUTSIDE, Never, [];
     69  msgsnd/4:          OUTSIDE, May,   [Reads(msgsnd)];
     70  msgrcv/5:          OUTSIDE, May,   [By(msgrcv)];

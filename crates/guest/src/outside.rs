@@ -1,0 +1,423 @@
+//! What others write into the guest's memory while it is recorded.
+//!
+//! Memory that is mapped shared changes without a system call of the guest's saying so: children
+//! run natively and write what they inherited, other processes write the same file, and so does
+//! the guest itself with write(2) and ftruncate(2). A private mapping of a file shows such changes
+//! too, page by page until the guest writes there itself.
+//!
+//! A replay must see them. While the guest has memory of that kind, every system call is a stop,
+//! and at each the recorder compares the memory with what it saw last; differing bytes become
+//! effects of that call. The beginning of a signal handler is another such moment. The guest's own stores are among them, which does no harm: they are in
+//! place when the replay comes there. A page is written down in full the first time it is seen,
+//! except where the stored copy of its file has it.
+//!
+//! Rejected: mapping the same memory in the recorder (anonymous memory has no name to open) and
+//! the kernel's dirty bits (they know nothing of other writers). What another process writes
+//! between two system calls and the guest reads before the next one is not recorded: finding that
+//! would take a fault for every access.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
+use abi::Call;
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::Error;
+use crate::engine::Engine;
+use crate::maps::{Mapping, Maps};
+use crate::record::Recorder;
+use crate::recording::{CallEffects, FileRef, Kind};
+
+/// Of mappings larger than this, only so much is looked at, where the guest has touched them.
+const LARGE: u64 = 64 << 20;
+
+/// Bytes read from the guest at a time.
+const CHUNK: usize = 256 << 10;
+
+type Page = Box<[u8; 4096]>;
+
+/// Memory of the guest that others can write, as it was seen last.
+#[derive(Default)]
+pub(crate) struct Outside {
+    /// The guest has had memory of this kind.
+    active: bool,
+    /// Objects to be watched that would not be by themselves: anonymous memory that a child has
+    /// inherited, and files that the guest can write while they are mapped privately.
+    exposed: FxHashSet<(u64, u64)>,
+    watched: Vec<Watched>,
+    seen: FxHashMap<u64, Page>,
+}
+
+struct Watched {
+    start: u64,
+    end: u64,
+    inode: u64,
+    offset: u64,
+    large: bool,
+    /// Reading beyond the end of a file ends the matter for the rest of the mapping.
+    is_file: bool,
+}
+
+/// A stretch of a file that the guest has written with a system call. The device is left out, which
+/// some file systems show differently in different places.
+struct Wrote {
+    inode: u64,
+    from: u64,
+    to: u64,
+}
+
+impl Watched {
+    /// Where this mapping shows what was written.
+    fn window(&self, wrote: &Wrote) -> Option<(u64, u64)> {
+        let from = (wrote.from & !0xfff).max(self.offset);
+        let to = wrote.to.next_multiple_of(4096);
+        let to = to.min(self.offset + (self.end - self.start));
+        (self.inode == wrote.inode && from < to).then(|| {
+            (
+                self.start + from - self.offset,
+                self.start + to - self.offset,
+            )
+        })
+    }
+}
+
+/// A mapping just made, and the copy that a replay will have in its place.
+struct Fresh {
+    start: u64,
+    end: u64,
+    copy: Option<File>,
+    offset: u64,
+}
+
+impl Fresh {
+    fn none() -> Self {
+        Fresh {
+            start: 0,
+            end: 0,
+            copy: None,
+            offset: 0,
+        }
+    }
+
+    fn page(&self, at: u64) -> Option<Page> {
+        let file = self.copy.as_ref()?;
+        if at < self.start || at >= self.end {
+            return None;
+        }
+        let mut page = Box::new([0; 4096]);
+        let mut n = 0;
+        while n < 4096 {
+            match file.read_at(&mut page[n..], self.offset + (at - self.start) + n as u64) {
+                Ok(0) | Err(_) => break,
+                Ok(k) => n += k,
+            }
+        }
+        (n > 0).then_some(page)
+    }
+}
+
+impl Outside {
+    pub(crate) fn watching(&self) -> bool {
+        !self.watched.is_empty()
+    }
+
+    /// A child comes into being that inherits all shared mappings.
+    pub(crate) fn inherited(&mut self, maps: &Maps) {
+        let shared = maps.list.iter().filter(|m| m.shared && m.object.1 != 0);
+        self.exposed.extend(shared.map(|m| m.object));
+    }
+
+    fn watches(&self, m: &Mapping) -> bool {
+        if m.object.1 == 0 || !m.protection.read {
+            return false;
+        }
+        let anonymous = m.is_named("/dev/zero (deleted)");
+        (m.shared && !anonymous) || self.exposed.contains(&m.object)
+    }
+
+    fn choose(&mut self, engine: &Engine) {
+        self.watched = engine
+            .maps
+            .list
+            .iter()
+            .filter(|m| self.watches(m) && !engine.owns(m.start, m.end))
+            .map(|m| Watched {
+                start: m.start,
+                end: m.end,
+                inode: m.object.1,
+                offset: m.offset,
+                large: m.end - m.start > LARGE,
+                is_file: !m.is_named("/dev/zero (deleted)"),
+            })
+            .collect();
+        let watched = &self.watched;
+        self.seen
+            .retain(|&p, _| watched.iter().any(|w| w.start <= p && p < w.end));
+    }
+
+    /// Compares, and returns what differs; an empty stretch is a page that is no longer there.
+    fn compare(
+        &mut self,
+        engine: &Engine,
+        fresh: &Fresh,
+        wrote: Option<&Wrote>,
+    ) -> Vec<(u64, Vec<u8>)> {
+        let mut out = Vec::new();
+        let mut buffer = vec![0; CHUNK];
+        for i in 0..self.watched.len() {
+            let (start, end) = (self.watched[i].start, self.watched[i].end);
+            let is_file = self.watched[i].is_file;
+            let runs = if self.watched[i].large {
+                let mut runs = engine.present(start, end);
+                runs.extend(wrote.and_then(|w| self.watched[i].window(w)));
+                runs
+            } else {
+                vec![(start, end)]
+            };
+            'runs: for (from, to) in runs {
+                let mut at = from;
+                while at < to {
+                    let want = ((to - at) as usize).min(CHUNK);
+                    let got = engine.memory.read(at, &mut buffer[..want]) & !0xfff;
+                    for page in buffer[..got].chunks_exact(4096) {
+                        let page: &[u8; 4096] = page.try_into().expect("a page");
+                        self.look(at, page, fresh, &mut out);
+                        at += 4096;
+                    }
+                    if got < want {
+                        if self.seen.contains_key(&at) {
+                            self.seen.retain(|&p, _| p < at || p >= end);
+                            out.push((at, Vec::new()));
+                        }
+                        if is_file {
+                            break 'runs;
+                        }
+                        at += 4096;
+                    }
+                }
+            }
+        }
+        out
+    }
+
+    fn look(&mut self, at: u64, page: &[u8; 4096], fresh: &Fresh, out: &mut Vec<(u64, Vec<u8>)>) {
+        match self.seen.get_mut(&at) {
+            Some(old) => {
+                if **old != *page {
+                    let differ = |i: &usize| old[*i] != page[*i];
+                    let first = (0..4096).find(differ).unwrap_or(0);
+                    let last = (0..4096).rfind(differ).unwrap_or(4095);
+                    out.push((at + first as u64, page[first..=last].to_vec()));
+                    **old = *page;
+                }
+            }
+            None => {
+                if fresh.page(at).is_none_or(|copy| *copy != *page) {
+                    out.push((at, page.to_vec()));
+                }
+                self.seen.insert(at, Box::new(*page));
+            }
+        }
+    }
+}
+
+impl Recorder {
+    /// What of the memory that others can write is not as it was before. Called at each system
+    /// call that has come to its end.
+    pub(crate) fn outside_writes(
+        &mut self,
+        call: &Call,
+        ret: i64,
+        file: Option<&FileRef>,
+    ) -> Result<Vec<(u64, Vec<u8>)>, Error> {
+        let fresh = self.note_shared(call, ret, file)?;
+        if !self.outside.active {
+            return Ok(Vec::new());
+        }
+        let large = self.outside.watched.iter().any(|w| w.large);
+        let wrote = large.then(|| self.engine.wrote(call, ret)).flatten();
+        let writes = self.outside.compare(&self.engine, &fresh, wrote.as_ref());
+        for (at, bytes) in &writes {
+            self.engine.code_changed(*at, bytes.len() as u64)?;
+        }
+        Ok(writes)
+    }
+
+    /// A handler is about to begin, and not because a system call was cut short. The signal may
+    /// well be about something that another process has written.
+    pub(crate) fn outside_before_handler(&mut self) -> Result<(), Error> {
+        if !self.outside.watching() {
+            return Ok(());
+        }
+        let writes = self.outside.compare(&self.engine, &Fresh::none(), None);
+        if writes.is_empty() {
+            return Ok(());
+        }
+        for (at, bytes) in &writes {
+            self.engine.code_changed(*at, bytes.len() as u64)?;
+        }
+        let effects = CallEffects {
+            writes,
+            ..Default::default()
+        };
+        self.log(Kind::Memory, 0, 0, effects.encode())
+    }
+
+    /// Keeps the list of what is watched.
+    fn note_shared(
+        &mut self,
+        call: &Call,
+        ret: i64,
+        file: Option<&FileRef>,
+    ) -> Result<Fresh, Error> {
+        let mut fresh = Fresh::none();
+        if (-4095..0).contains(&ret) {
+            return Ok(fresh);
+        }
+        let at = ret as u64;
+        let [_, len, size, flags, fd, offset] = call.args;
+        match call.nr as i64 {
+            libc::SYS_mmap => {
+                let end = at.saturating_add((len + 0xfff) & !0xfff);
+                self.outside.seen.retain(|&p, _| p < at || p >= end);
+                let shared = flags & libc::MAP_SHARED as u64 != 0;
+                let named = flags & libc::MAP_ANONYMOUS as u64 == 0;
+                if shared {
+                    self.outside.active = true;
+                } else if named && self.engine.can_write(fd as i32) {
+                    self.engine.refresh_maps()?;
+                    if let Some(m) = self.engine.maps.find(at).filter(|m| m.object.1 != 0) {
+                        self.outside.exposed.insert(m.object);
+                        self.outside.active = true;
+                    }
+                }
+                if let Some(f) = file.filter(|_| self.outside.active) {
+                    fresh = Fresh {
+                        start: at,
+                        end,
+                        copy: File::open(self.files.path(f)).ok(),
+                        offset,
+                    };
+                }
+            }
+            libc::SYS_mremap => {
+                let end = at.saturating_add(size);
+                self.outside.seen.retain(|&p, _| p < at || p >= end);
+            }
+            libc::SYS_shmat => self.outside.active = true,
+            libc::SYS_munmap
+            | libc::SYS_mprotect
+            | libc::SYS_pkey_mprotect
+            | libc::SYS_shmdt
+            | libc::SYS_fork
+            | libc::SYS_vfork
+            | libc::SYS_clone
+            | libc::SYS_clone3 => {}
+            _ => return Ok(fresh),
+        }
+        if !self.outside.active {
+            return Ok(fresh);
+        }
+        self.engine.refresh_maps()?;
+        self.outside.choose(&self.engine);
+        self.choose_classes();
+        for i in 0..self.outside.watched.len() {
+            let w = &self.outside.watched[i];
+            if w.large {
+                let (start, size) = (w.start, (w.end - w.start) >> 20);
+                self.note(format!(
+                    "the shared memory at {start:#x} has {size} megabytes: what others write to \
+                     more than the first 64 that the guest has touched is not recorded"
+                ));
+            }
+        }
+        Ok(fresh)
+    }
+}
+
+impl Engine {
+    /// What a call that has succeeded wrote to a file.
+    fn wrote(&self, call: &Call, ret: i64) -> Option<Wrote> {
+        if ret < 0 {
+            return None;
+        }
+        let n = ret as u64;
+        let [a, b, c, d, ..] = call.args;
+        let fd = match call.nr as i64 {
+            libc::SYS_copy_file_range => c,
+            _ => a,
+        };
+        let at_position = || self.position(fd as i32).map(|p| (p.saturating_sub(n), p));
+        let (from, to) = match call.nr as i64 {
+            libc::SYS_pwrite64 | libc::SYS_pwritev => (d, d + n),
+            libc::SYS_pwritev2 if d != u64::MAX => (d, d + n),
+            libc::SYS_pwritev2 | libc::SYS_write | libc::SYS_writev | libc::SYS_sendfile => {
+                at_position()?
+            }
+            libc::SYS_copy_file_range if d == 0 => at_position()?,
+            libc::SYS_copy_file_range => {
+                let to = self.memory.read_u64(d).ok()?;
+                (to.saturating_sub(n), to)
+            }
+            libc::SYS_fallocate => (c, c.saturating_add(d)),
+            // Its new last page tells a replay how long it has become.
+            libc::SYS_ftruncate if b > 0 => (b - 1, b),
+            _ => return None,
+        };
+        let file = std::fs::metadata(format!("/proc/{}/fd/{}", self.tracee.0, fd as i32));
+        let inode = std::os::unix::fs::MetadataExt::ino(&file.ok()?);
+        Some(Wrote { inode, from, to })
+    }
+
+    fn position(&self, fd: i32) -> Option<u64> {
+        let info = std::fs::read_to_string(format!("/proc/{}/fdinfo/{fd}", self.tracee.0)).ok()?;
+        let at = info.lines().find_map(|l| l.strip_prefix("pos:"))?;
+        at.trim().parse().ok()
+    }
+
+    /// The guest has this descriptor open for writing.
+    fn can_write(&self, fd: i32) -> bool {
+        let info = std::fs::read_to_string(format!("/proc/{}/fdinfo/{fd}", self.tracee.0));
+        info.ok()
+            .and_then(|text| {
+                let flags = text.lines().find_map(|l| l.strip_prefix("flags:"))?;
+                i32::from_str_radix(flags.trim(), 8).ok()
+            })
+            .is_some_and(|flags| flags & libc::O_ACCMODE != libc::O_RDONLY)
+    }
+
+    /// Stretches of pages that are in the guest's page tables.
+    fn present(&self, start: u64, end: u64) -> Vec<(u64, u64)> {
+        const PRESENT: u64 = 1 << 63;
+        let Ok(pagemap) = File::open(format!("/proc/{}/pagemap", self.tracee.0)) else {
+            return Vec::new();
+        };
+        let mut out: Vec<(u64, u64)> = Vec::new();
+        let mut found = 0;
+        let mut words = vec![0u8; 8 * 4096];
+        let mut at = start;
+        while at < end {
+            let n = ((end - at) >> 12).min(4096) as usize;
+            let Ok(got) = pagemap.read_at(&mut words[..n * 8], (at >> 12) * 8) else {
+                break;
+            };
+            for (i, w) in words[..got].chunks_exact(8).enumerate() {
+                let w = u64::from_le_bytes(w.try_into().expect("eight bytes"));
+                if w & PRESENT == 0 {
+                    continue;
+                }
+                let page = at + ((i as u64) << 12);
+                match out.last_mut() {
+                    Some(last) if last.1 == page => last.1 += 4096,
+                    _ => out.push((page, page + 4096)),
+                }
+                found += 4096;
+                if found == LARGE {
+                    return out;
+                }
+            }
+            at += (n as u64) << 12;
+        }
+        out
+    }
+}
