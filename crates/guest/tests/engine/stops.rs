@@ -8,8 +8,8 @@ use guest::{Halt, Replay, StopAt, Syscalls, Until};
 
 /// Where counting leads: the arrival (by index) at the n-th `pc` after arrival `from`.
 fn nth(seen: &[Seen], from: usize, s: StopAt) -> Option<usize> {
-    let later = (from + 1..seen.len()).filter(|&i| seen[i].regs.rip == s.pc);
-    later.skip(s.nth as usize - 1).next()
+    let mut later = (from + 1..seen.len()).filter(|&i| seen[i].regs.rip == s.pc);
+    later.nth(s.nth as usize - 1)
 }
 
 /// Random sets of stops from random places lead where counting in a single-stepped run leads.
