@@ -21,7 +21,7 @@ pub(crate) fn explain(program: &Path, error: &guest::Error) -> Error {
         Some(e) if e.kind() == io::ErrorKind::NotFound => "there is no such program".to_owned(),
         Some(e) => plain(e),
         None => match error {
-            guest::Error::Lost => "the kernel killed it while loading it".to_owned(),
+            guest::Error::Lost => "it was killed while it was being loaded".to_owned(),
             other => other.to_string(),
         },
     });
@@ -72,20 +72,23 @@ fn look(program: &Path, kernel: Option<&io::Error>) -> Option<String> {
     if !head.starts_with(b"\x7fELF") {
         return Some("it is neither an ELF program nor a script with a #! line".to_owned());
     }
-    elf(program, &head, about.len())
+    elf(&head, about.len())
 }
 
-fn elf(program: &Path, head: &[u8], size: u64) -> Option<String> {
+const I386: u16 = 3;
+const X86_64: u16 = 62;
+
+fn elf(head: &[u8], size: u64) -> Option<String> {
     let cut = || Some("it is an ELF file that was cut off".to_owned());
     let half = |at: usize| Some(u16::from_le_bytes(head.get(at..at + 2)?.try_into().ok()?));
     let long = |at: usize| Some(u64::from_le_bytes(head.get(at..at + 8)?.try_into().ok()?));
-    if head.get(4) == Some(&1) {
-        return Some("it is a 32-bit program; only 64-bit ones are supported".to_owned());
-    }
     let Some(machine) = half(18) else {
         return cut();
     };
-    if machine != 62 {
+    if head.get(4) == Some(&1) || machine == I386 {
+        return Some("it is a 32-bit program; only 64-bit ones are supported".to_owned());
+    }
+    if machine != X86_64 {
         return Some("it is a program for another kind of processor".to_owned());
     }
     match half(16)? {
@@ -119,6 +122,5 @@ fn elf(program: &Path, head: &[u8], size: u64) -> Option<String> {
             }
         }
     }
-    let _ = program;
     None
 }

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
@@ -39,6 +40,7 @@ pub struct RunReport {
 
 pub(crate) fn run(store: &Store, request: &RunRequest) -> Result<RunReport, Error> {
     let mut clock = Clock::start();
+    survive_file_limit();
     let launch = guest::Launch::new(request.program.clone(), request.args.iter().cloned())
         .map_err(|e| program::explain(&request.program, &e))?;
     let mut place = store.make(&request.program, request.name.as_deref())?;
@@ -139,4 +141,19 @@ fn stored_names(files: &HashMap<PathBuf, PathBuf>) -> Vec<(String, String)> {
         .collect();
     out.sort();
     out
+}
+
+/// A recording that outgrows the limit on the size of a file is an error to report, not a reason to
+/// die. A handler does not outlive the exec, so that the guest's own limit works as ever.
+fn survive_file_limit() {
+    const SIGXFSZ: i32 = nix::libc::SIGXFSZ;
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status
+        .lines()
+        .find_map(|l| l.strip_prefix("SigIgn:"))
+        .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
+        .unwrap_or(0);
+    if ignored >> (SIGXFSZ - 1) & 1 == 0 {
+        let _ = signal_hook::flag::register(SIGXFSZ, Arc::default());
+    }
 }

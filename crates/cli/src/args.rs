@@ -129,7 +129,7 @@ pub(crate) struct RemoveArgs {
         required_unless_present = "all",
         conflicts_with = "all"
     )]
-    pub(crate) recordings: Vec<String>,
+    pub(crate) names: Vec<String>,
 
     /// Remove all of them
     #[arg(long)]

@@ -118,7 +118,7 @@ fn stack_overflow() {
         "crash/stack_overflow.c",
         11,
         &[
-            "the stack overflowed: all of its 1024 KiB are in use".into(),
+            "the stack overflowed: all of its 102".into(),
             "in sink".into(),
             "more frames ...".into(),
         ],
@@ -148,6 +148,20 @@ fn jump_into_data() {
         &[
             "`main` called 0x".into(),
             "may be read and written but not executed".into(),
+            "in main".into(),
+        ],
+    );
+}
+
+#[test]
+fn call_of_a_null_pointer() {
+    let g = "crash/null_call.c";
+    check(
+        g,
+        11,
+        &[
+            "called 0x0, a null pointer".into(),
+            at(g, "MARK: fault"),
             "in main".into(),
         ],
     );

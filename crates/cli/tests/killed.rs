@@ -2,35 +2,62 @@
 
 mod harness;
 
+use std::io::{Read, Write};
 use std::process::{Child, Stdio};
 
 use harness::{Place, alive, children, finish_child, until};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-/// Starts a guest that waits for input; returns the tool and the guest's pid.
-fn waiting(p: &Place) -> (Child, i32) {
+/// A guest that waits for input, and the tool that records it.
+struct Waiting {
+    child: Child,
+    guest: i32,
+    // Held open, so that the guest goes on waiting.
+    _input: std::process::ChildStdin,
+}
+
+fn waiting(p: &Place) -> Waiting {
     let mut c = p.wherefore(&["run", "--", "cat"]);
-    let child = c
+    let mut child = c
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    let pid = child.id();
-    let guest = until("the guest to run", || {
-        p.say(&["ls"]).out.contains("running").then_some(())?;
-        children(pid).first().copied()
+    let mut input = child.stdin.take().unwrap();
+    input.write_all(b"x").unwrap();
+    let mut byte = [0];
+    child
+        .stdout
+        .as_mut()
+        .unwrap()
+        .read_exact(&mut byte)
+        .unwrap();
+    let guest = children(child.id())[0];
+    until("the guest to wait for input", || {
+        let call = std::fs::read_to_string(format!("/proc/{guest}/syscall")).ok()?;
+        call.starts_with("0 0x0 ").then_some(())
     });
-    (child, guest)
+    Waiting {
+        child,
+        guest,
+        _input: input,
+    }
+}
+
+impl Waiting {
+    fn tool(&self) -> Pid {
+        Pid::from_raw(self.child.id() as i32)
+    }
 }
 
 #[test]
 fn the_guest_is_killed() {
     let p = Place::new();
-    let (child, guest) = waiting(&p);
-    kill(Pid::from_raw(guest), Signal::SIGKILL).unwrap();
-    let r = finish_child(child);
+    let w = waiting(&p);
+    kill(Pid::from_raw(w.guest), Signal::SIGKILL).unwrap();
+    let r = finish_child(w.child);
     r.dies(9).says("SIGKILL").says("cat-0");
     assert!(p.say(&["ls"]).out.contains("SIGKILL"));
     p.say(&["replay"]).dies(9);
@@ -39,9 +66,9 @@ fn the_guest_is_killed() {
 #[test]
 fn the_guest_is_terminated() {
     let p = Place::new();
-    let (child, guest) = waiting(&p);
-    kill(Pid::from_raw(guest), Signal::SIGTERM).unwrap();
-    finish_child(child)
+    let w = waiting(&p);
+    kill(Pid::from_raw(w.guest), Signal::SIGTERM).unwrap();
+    finish_child(w.child)
         .dies(15)
         .says("SIGTERM: asked to terminate");
     p.say(&["replay"]).dies(15).says("SIGTERM");
@@ -50,10 +77,10 @@ fn the_guest_is_terminated() {
 #[test]
 fn wherefore_is_killed() {
     let p = Place::new();
-    let (child, guest) = waiting(&p);
-    kill(Pid::from_raw(child.id() as i32), Signal::SIGKILL).unwrap();
-    finish_child(child).dies(9);
-    until("the guest to be gone", || (!alive(guest)).then_some(()));
+    let w = waiting(&p);
+    kill(w.tool(), Signal::SIGKILL).unwrap();
+    finish_child(w.child).dies(9);
+    until("the guest to be gone", || (!alive(w.guest)).then_some(()));
     let listing = p.say(&["ls"]).out;
     assert!(listing.contains("aborted"), "{listing}");
     let r = p.say(&["replay"]);
@@ -64,10 +91,10 @@ fn wherefore_is_killed() {
 #[test]
 fn wherefore_is_terminated() {
     let p = Place::new();
-    let (child, guest) = waiting(&p);
-    kill(Pid::from_raw(child.id() as i32), Signal::SIGTERM).unwrap();
-    finish_child(child).dies(15);
-    until("the guest to be gone", || (!alive(guest)).then_some(()));
+    let w = waiting(&p);
+    kill(w.tool(), Signal::SIGTERM).unwrap();
+    finish_child(w.child).dies(15);
+    until("the guest to be gone", || (!alive(w.guest)).then_some(()));
 }
 
 #[test]
@@ -79,7 +106,17 @@ fn an_interrupt_reaches_the_guest_once() {
 #include <unistd.h>
 static volatile int n;
 static void count(int s) { n++; }
-int main(void) { signal(SIGINT, count); puts("ready"); fflush(stdout); pause(); printf("%d\n", n); return n; }
+int main(void) {
+    sigset_t set, old;
+    sigemptyset(&set);
+    sigaddset(&set, SIGINT);
+    sigprocmask(SIG_BLOCK, &set, &old);
+    signal(SIGINT, count);
+    puts("ready");
+    fflush(stdout);
+    sigsuspend(&old);
+    return n;
+}
 "#;
     let guest = p.build("counts", source, &[]);
     let mut c = p.wherefore(&["run", "--"]);
@@ -93,7 +130,7 @@ int main(void) { signal(SIGINT, count); puts("ready"); fflush(stdout); pause(); 
         .unwrap();
     let mut out = child.stdout.take().unwrap();
     let mut ready = [0; 6];
-    std::io::Read::read_exact(&mut out, &mut ready).unwrap();
+    out.read_exact(&mut ready).unwrap();
     // As a terminal does it: to the whole process group.
     kill(Pid::from_raw(-(child.id() as i32)), Signal::SIGINT).unwrap();
     finish_child(child).exits(1);

@@ -56,8 +56,22 @@ fn script_whose_interpreter_is_missing() {
 
 #[test]
 fn thirty_two_bits() {
-    let mut elf = real_program();
-    elf[4] = 1;
+    // A header and one segment, as small as a 32-bit program can be.
+    let mut elf = vec![0u8; 0x60];
+    elf[..7].copy_from_slice(b"\x7fELF\x01\x01\x01");
+    let mut put = |at: usize, value: u32| elf[at..at + 4].copy_from_slice(&value.to_le_bytes());
+    put(0x10, 2 | 3 << 16); // a program for i386
+    put(0x14, 1);
+    put(0x18, 0x0804_8054); // entry
+    put(0x1c, 0x34); // program headers
+    put(0x28, 0x34 | 0x20 << 16);
+    put(0x2c, 1);
+    for (i, word) in [1, 0, 0x0804_8000, 0x0804_8000, 0x60, 0x60, 5, 0x1000]
+        .into_iter()
+        .enumerate()
+    {
+        put(0x34 + 4 * i, word);
+    }
     check("narrow", &elf, 0o755, "32-bit");
 }
 

@@ -156,18 +156,53 @@ fn an_unusable_folder_is_reported() {
     }
 }
 
+/// Runs `sh -c command` recorded, with a limit on the size of files: a full disk in miniature.
+fn with_limit(p: &Place, blocks: u32, command: &str) -> harness::Ran {
+    let mut c = std::process::Command::new("sh");
+    let line = format!("ulimit -f {blocks}; exec \"$0\" run -- sh -c \"$1\"");
+    c.arg("-c").arg(line);
+    c.arg(env!("CARGO_BIN_EXE_wherefore")).arg(command);
+    c.env("WHEREFORE_RECORDINGS", p.recordings());
+    c.stdin(Stdio::null());
+    harness::finish(c)
+}
+
 #[test]
-fn a_full_disk_is_reported() {
-    let p = Place::new();
-    // As a limit on the size of a file, which needs no disk of its own.
-    for blocks in ["0", "8", "64"] {
-        let mut c = std::process::Command::new("sh");
-        c.arg("-c")
-            .arg(format!("ulimit -f {blocks}; exec \"$0\" run -- true"));
-        c.arg(env!("CARGO_BIN_EXE_wherefore"));
-        c.env("WHEREFORE_RECORDINGS", p.recordings());
-        c.stdin(Stdio::null());
-        harness::finish(c).exits(3).says("too large");
-        assert_eq!(p.names(), Vec::<String>::new(), "nothing is left behind");
+fn a_full_disk_at_the_start() {
+    for blocks in [0, 8, 64] {
+        let p = Place::new();
+        with_limit(&p, blocks, "true").exits(3).says("too large");
+        assert!(!p.recordings().exists(), "nothing is left behind");
     }
+}
+
+#[test]
+fn a_full_disk_on_the_way() {
+    let p = Place::new();
+    let busy = "while :; do read -r line < /proc/sys/kernel/random/uuid; done";
+    let mut c = p.wherefore(&["run", "--", "sh", "-c", busy]);
+    let child = c
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let pid = child.id();
+    until("the recording", || {
+        p.recordings().join("latest").exists().then_some(())
+    });
+    let guest = until("the guest", || harness::children(pid).first().copied());
+    let limited = std::process::Command::new("prlimit")
+        .args(["--pid", &pid.to_string(), "--fsize=100000"])
+        .status()
+        .expect("prlimit is part of util-linux");
+    assert!(limited.success());
+    finish_child(child).exits(3).says("too large");
+    until("the guest to be gone", || {
+        (!harness::alive(guest)).then_some(())
+    });
+    let listing = p.say(&["ls"]).out;
+    assert!(listing.contains("failed"), "{listing}");
+    p.say(&["info"]).exits(0);
+    p.say(&["replay"]).exits(3).says("wherefore: ");
+    p.say(&["rm", "--all"]).exits(0);
 }

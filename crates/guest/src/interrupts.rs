@@ -60,13 +60,6 @@ pub(crate) fn install() -> Vec<(i32, libc::sighandler_t)> {
             libc::sigaction(signal, &raw const act, std::ptr::null_mut());
         }
     }
-    // A recording that outgrows its limit is an error to report, not a reason to die. What the
-    // guest writes is its own affair.
-    // SAFETY: plain system call.
-    let before = unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
-    if before == libc::SIG_DFL {
-        old.push((libc::SIGXFSZ, libc::SIG_DFL));
-    }
     // Rust ignores SIGPIPE; a program started by a shell does not.
     old.push((libc::SIGPIPE, libc::SIG_DFL));
     old

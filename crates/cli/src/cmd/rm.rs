@@ -8,7 +8,7 @@ use crate::args::RemoveArgs;
 use crate::exit::Exit;
 
 pub(crate) fn rm(case: &Case, args: &RemoveArgs) -> Result<Exit> {
-    let names = (!args.all).then_some(args.recordings.as_slice());
+    let names = (!args.all).then_some(args.names.as_slice());
     for name in case.remove(names)?.removed {
         print(&format!("removed {name}\n"))?;
     }

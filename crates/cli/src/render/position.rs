@@ -13,6 +13,11 @@ pub(crate) fn position(p: &Position, name: &RecordingName, paint: Paint) -> Stri
     let mut out = paint.strong(&format!("step {} of {name}", number(p.step)));
     out.push('\n');
     out += &source_place(p, paint);
+    if let Some(e) = &p.excerpt
+        && e.frame > 0
+    {
+        out += &format!("  stands in    {}\n", whereabouts(&p.stack.frames[0]));
+    }
     out += &instruction(p);
     out += &stack(p, paint);
     out

@@ -8,17 +8,17 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 /// No single command may take longer; waiting is by polling.
-pub const DEADLINE: Duration = Duration::from_secs(60);
+pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
 
-pub struct Place {
+pub(crate) struct Place {
     folder: tempfile::TempDir,
 }
 
-pub struct Ran {
-    pub out: String,
-    pub err: String,
-    pub status: Option<i32>,
-    pub signal: Option<i32>,
+pub(crate) struct Ran {
+    pub(crate) out: String,
+    pub(crate) err: String,
+    pub(crate) status: Option<i32>,
+    pub(crate) signal: Option<i32>,
 }
 
 impl Ran {
@@ -32,13 +32,13 @@ impl Ran {
     }
 
     #[track_caller]
-    pub fn says(&self, text: &str) -> &Self {
+    pub(crate) fn says(&self, text: &str) -> &Self {
         assert!(self.err.contains(text), "no {text:?} in:\n{}", self.err);
         self
     }
 
     #[track_caller]
-    pub fn exits(&self, status: i32) -> &Self {
+    pub(crate) fn exits(&self, status: i32) -> &Self {
         assert_eq!(
             (self.status, self.signal),
             (Some(status), None),
@@ -49,7 +49,7 @@ impl Ran {
     }
 
     #[track_caller]
-    pub fn dies(&self, signal: i32) -> &Self {
+    pub(crate) fn dies(&self, signal: i32) -> &Self {
         assert_eq!(
             (self.status, self.signal),
             (None, Some(signal)),
@@ -61,23 +61,23 @@ impl Ran {
 }
 
 impl Place {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Place {
             folder: tempfile::tempdir().expect("a temporary folder"),
         }
     }
 
-    pub fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
-    pub fn recordings(&self) -> PathBuf {
+    pub(crate) fn recordings(&self) -> PathBuf {
         self.path("recordings")
     }
 
     /// Compiles C into the folder and returns the program.
     #[track_caller]
-    pub fn build(&self, name: &str, source: &str, flags: &[&str]) -> PathBuf {
+    pub(crate) fn build(&self, name: &str, source: &str, flags: &[&str]) -> PathBuf {
         let (file, program) = (self.path(&format!("{name}.c")), self.path(name));
         fs::write(&file, source).expect("the source");
         let status = Command::new("gcc")
@@ -92,7 +92,7 @@ impl Place {
 
     /// A guest of the repository.
     #[track_caller]
-    pub fn guest(&self, path: &str, flags: &[&str]) -> PathBuf {
+    pub(crate) fn guest(&self, path: &str, flags: &[&str]) -> PathBuf {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../guests");
         let source = fs::read_to_string(root.join(path)).expect("a guest");
         let own = source.lines().find_map(|l| l.strip_prefix("//! flags:"));
@@ -104,7 +104,7 @@ impl Place {
         self.build(&name.to_string_lossy(), &source, &all)
     }
 
-    pub fn wherefore(&self, args: &[&str]) -> Command {
+    pub(crate) fn wherefore(&self, args: &[&str]) -> Command {
         let mut c = Command::new(env!("CARGO_BIN_EXE_wherefore"));
         c.env("WHEREFORE_RECORDINGS", self.recordings());
         c.env_remove("NO_COLOR");
@@ -114,18 +114,18 @@ impl Place {
         c
     }
 
-    pub fn say(&self, args: &[&str]) -> Ran {
+    pub(crate) fn say(&self, args: &[&str]) -> Ran {
         finish(self.wherefore(args))
     }
 
-    pub fn run(&self, program: &Path, args: &[&str]) -> Ran {
+    pub(crate) fn run(&self, program: &Path, args: &[&str]) -> Ran {
         let mut c = self.wherefore(&["run", "--"]);
         c.arg(program).args(args);
         finish(c)
     }
 
     /// The names of all recordings.
-    pub fn names(&self) -> Vec<String> {
+    pub(crate) fn names(&self) -> Vec<String> {
         let listed: serde_json::Value =
             serde_json::from_str(&self.say(&["ls", "--json"]).out).expect("JSON");
         let list = listed["recordings"].as_array().expect("a list").clone();
@@ -137,7 +137,7 @@ impl Place {
 
 /// Runs to the end, but not for ever.
 #[track_caller]
-pub fn finish(mut c: Command) -> Ran {
+pub(crate) fn finish(mut c: Command) -> Ran {
     let child = c
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -147,7 +147,7 @@ pub fn finish(mut c: Command) -> Ran {
 }
 
 #[track_caller]
-pub fn finish_child(child: Child) -> Ran {
+pub(crate) fn finish_child(child: Child) -> Ran {
     let pid = nix::unistd::Pid::from_raw(child.id() as i32);
     let (done, waiting) = std::sync::mpsc::channel();
     let reader = std::thread::spawn(move || {
@@ -164,7 +164,7 @@ pub fn finish_child(child: Child) -> Ran {
 
 /// Polls until `ready` gives something.
 #[track_caller]
-pub fn until<T>(what: &str, mut ready: impl FnMut() -> Option<T>) -> T {
+pub(crate) fn until<T>(what: &str, mut ready: impl FnMut() -> Option<T>) -> T {
     let begun = Instant::now();
     while begun.elapsed() < DEADLINE {
         if let Some(x) = ready() {
@@ -176,7 +176,7 @@ pub fn until<T>(what: &str, mut ready: impl FnMut() -> Option<T>) -> T {
 }
 
 /// Pids of the children of a process.
-pub fn children(pid: u32) -> Vec<i32> {
+pub(crate) fn children(pid: u32) -> Vec<i32> {
     let text = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
     text.split_whitespace()
         .filter_map(|p| p.parse().ok())
@@ -184,7 +184,7 @@ pub fn children(pid: u32) -> Vec<i32> {
 }
 
 /// Whether a process is there and not merely waiting to be reaped.
-pub fn alive(pid: i32) -> bool {
+pub(crate) fn alive(pid: i32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit(')')
         .next()

@@ -1,0 +1,77 @@
+//! The README and the manual show what the tool really prints.
+
+mod harness;
+
+use std::path::Path;
+use std::process::Stdio;
+
+use harness::Place;
+
+/// Without what differs from machine to machine: addresses, steps, and the compiler's choice of
+/// instructions.
+fn steady(text: &str) -> Vec<String> {
+    text.lines()
+        .map(str::trim)
+        .filter(|l| !l.starts_with("instruction") && !l.starts_with("registers"))
+        .map(|l| {
+            let words = l.split(|c: char| !c.is_alphanumeric() && c != ',');
+            let varying = words.filter(|w| {
+                let digits = w.chars().filter(char::is_ascii_digit).count();
+                (w.starts_with("0x") && w.len() > 8) || (digits >= 6 && digits + 1 >= w.len())
+            });
+            let mut line = l.to_owned();
+            for word in varying {
+                line = line.replace(word.trim_end_matches(','), "~");
+            }
+            line
+        })
+        .collect()
+}
+
+#[test]
+fn the_first_screen_is_what_the_first_command_prints() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../..")
+        .canonicalize()
+        .unwrap();
+    let p = Place::new();
+    let program = p.path("inventory");
+    let built = std::process::Command::new("cc")
+        .args(["-g", "-o"])
+        .arg(&program)
+        .arg("examples/inventory.c")
+        .current_dir(&root)
+        .status()
+        .expect("this test needs a C compiler");
+    assert!(built.success());
+    let mut c = p.wherefore(&["run", "--"]);
+    c.arg(&program).current_dir(&root).stdout(Stdio::piped());
+    let ran = harness::finish(c);
+    ran.dies(11);
+    let printed = steady(&format!("{}{}", ran.out, ran.err)).join("\n");
+    for file in ["README.md", "docs/commands.md"] {
+        let text = std::fs::read_to_string(root.join(file)).unwrap();
+        let shown = steady(&text).join("\n");
+        assert!(shown.contains(&printed), "{file} does not show\n{printed}");
+    }
+}
+
+#[test]
+fn every_verb_and_option_is_in_the_manual() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let manual = std::fs::read_to_string(root.join("docs/commands.md")).unwrap();
+    let p = Place::new();
+    for verb in ["run", "replay", "ls", "info", "rm"] {
+        assert!(manual.contains(&format!("## {verb}\n")), "{verb}");
+        let help = p.say(&[verb, "--help"]).out;
+        for word in help
+            .split_whitespace()
+            .filter(|w| w.starts_with("--") && w.len() > 2)
+        {
+            let option = word.trim_end_matches(|c: char| !c.is_alphanumeric());
+            if !matches!(option, "--help" | "--version" | "--output") {
+                assert!(manual.contains(option), "{verb} {option}");
+            }
+        }
+    }
+}
