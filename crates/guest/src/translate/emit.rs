@@ -235,9 +235,9 @@ mod tests {
             |c| c.jump_table(0x7010_0000),
             "jmp qword ptr [rdx*8+70100000h]",
         );
-        check(|c| c.jump(0x2000), "jmp near ptr 2000h");
+        check(|c| c.jump(0x2000), "jmp 0000000000002000h");
         check(|c| drop(c.lea_later(Gpr::R11)), "lea r11,[1007h]");
         check(|c| drop(c.push_literal_later()), "push qword ptr [1006h]");
-        check(|c| c.jrcxz(3), "jrcxz 1005h");
+        check(|c| c.jrcxz(3), "jrcxz 0000000000001005h");
     }
 }
