@@ -799,8 +799,11 @@ impl Engine {
         self.reset_step(step)?;
         if rcx_saved {
             self.regs.rcx = self.slot(slot::RCX)?;
-            // A stop armed here has been counted down on the way in; the guest has not passed it.
-            if let Some(&n) = self.armed.get(&pc) {
+            // A stop armed here has been counted down on the way in, though the guest has not passed
+            // it. On a way out (nothing uncounted) its target has not been entered.
+            if uncounted != 0
+                && let Some(&n) = self.armed.get(&pc)
+            {
                 let left = self.slot(slot::STOPS + n * 8)?;
                 self.set_slot(slot::STOPS + n * 8, left.wrapping_add(1))?;
             }

@@ -131,7 +131,7 @@ impl Replay {
         self.engine.set_armed(&[]);
         let home = self.engine.page + u64::from(slot::SCRATCH);
         let regs = &mut self.engine.regs;
-        regs.rsp = (regs.rsp - 128 & !15) - 8;
+        regs.rsp = (regs.rsp.wrapping_sub(128) & !15).wrapping_sub(8);
         let stack = regs.rsp;
         regs.rip = function;
         regs.rax = 0;

@@ -49,6 +49,9 @@ impl Program {
     pub(crate) fn of(text: &str, extension: &str, flags: &[&str]) -> Program {
         let mut state = DefaultHasher::new();
         (text, extension, flags).hash(&mut state);
+        fs::read(guests().join("guest.h"))
+            .expect("guests/guest.h")
+            .hash(&mut state);
         let folder = target().join(format!("{:016x}", state.finish()));
         let (source, path) = (
             folder.join(format!("guest.{extension}")),

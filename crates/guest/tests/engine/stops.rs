@@ -1,5 +1,7 @@
 //! Stops at the n-th execution of an address, and at system calls.
 
+use std::collections::BTreeSet;
+
 use crate::chance::{Chance, amount};
 use crate::oracle::{Seen, trace};
 use crate::scene::{Program, STATIC, same, state, to_step};
@@ -8,8 +10,8 @@ use guest::{Halt, Replay, StopAt, Syscalls, Until};
 
 /// Where counting leads: the arrival (by index) at the n-th `pc` after arrival `from`.
 fn nth(seen: &[Seen], from: usize, s: StopAt) -> Option<usize> {
-    let later = (from + 1..seen.len()).filter(|&i| seen[i].regs.rip == s.pc);
-    later.skip(s.nth as usize - 1).next()
+    let mut later = (from + 1..seen.len()).filter(|&i| seen[i].regs.rip == s.pc);
+    later.nth(s.nth as usize - 1)
 }
 
 /// Random sets of stops from random places lead where counting in a single-stepped run leads.
@@ -37,16 +39,19 @@ fn check(program: &Program, tries: u64) {
                     nth: 1 + chance.scaled(10),
                 })
                 .collect();
-            let goal = chance
-                .one_in(3)
-                .then(|| seen[from].step + chance.below(300));
+            let first = stops.iter().filter_map(|&s| nth(&seen, from, s)).min();
+            let goal = match (chance.below(3), first) {
+                (0, _) => Some(seen[from].step + chance.below(300)),
+                // The last superblocks before a goal are run in another way.
+                (1, Some(i)) => Some(seen[i].step + 1 + chance.below(70)),
+                _ => None,
+            };
             let until = Until {
                 step: goal,
                 stops: stops.clone(),
                 ..Until::default()
             };
-            let expected = stops.iter().filter_map(|&s| nth(&seen, from, s)).min();
-            let expected = match (expected, goal) {
+            let expected = match (first, goal) {
                 (Some(i), Some(g)) if seen[i].step >= g => None,
                 (e, _) => e,
             };
@@ -93,6 +98,95 @@ fn in_a_library_program() {
         &Program::guest("basic/hello.c", STATIC),
         amount("ENGINE_STOPS", 100),
     );
+}
+
+/// Stopping at every execution of an address finds all of them, for every address.
+#[test]
+fn every_execution_of_every_address() {
+    // The superblock that begins at `third` comes back to it without a jump there.
+    let program = Program::asm(
+        "
+.globl _start
+_start:
+    mov ebx, 40
+first:
+    nop
+    dec ebx
+    jz out
+third:
+    lea rax, [rbx + 1]
+    test al, 3
+    jz fourth
+    jmp first
+fourth:
+    mov ecx, 3
+inner:
+    dec ecx
+    jnz inner
+    call leaf
+    jrcxz fifth
+    nop
+fifth:
+    jmp first
+leaf:
+    ret
+out:
+    mov edi, ebx
+    mov eax, 231
+    syscall
+",
+    );
+    let recorded = program.record();
+    let seen = trace(&program, &recorded.replay());
+    let places: BTreeSet<u64> = seen.iter().map(|s| s.regs.rip).collect();
+    for &pc in &places {
+        let expected: Vec<u64> = seen
+            .iter()
+            .skip(1)
+            .filter(|s| s.regs.rip == pc)
+            .map(|s| s.step)
+            .collect();
+        let mut replay = recorded.replay();
+        let until = Until {
+            stops: vec![StopAt { pc, nth: 1 }],
+            ..Until::default()
+        };
+        let mut found = Vec::new();
+        while replay.run(&until).expect("the replay runs") == Halt::Stop(0) {
+            found.push(replay.step().expect("a step"));
+        }
+        assert_eq!(found, expected, "at {pc:#x}");
+        // However near a goal is that lies beyond.
+        if expected.len() > 8 {
+            let mut replay = recorded.replay();
+            let start = replay.checkpoint().expect("a checkpoint");
+            for beyond in 1..70 {
+                replay.restore(start).expect("going back");
+                let until = Until {
+                    step: Some(expected[7] + beyond),
+                    stops: vec![StopAt { pc, nth: 8 }],
+                    ..Until::default()
+                };
+                let halt = replay.run(&until).expect("the replay runs");
+                assert_eq!(halt, Halt::Stop(0), "at {pc:#x}, {beyond} before a goal");
+                let step = replay.step().expect("a step");
+                assert_eq!(step, expected[7], "at {pc:#x}, {beyond} before a goal");
+            }
+        }
+        // And all at once, in one run, by the last.
+        if let Some(&last) = expected.last() {
+            let until = Until {
+                stops: vec![StopAt {
+                    pc,
+                    nth: expected.len() as u64,
+                }],
+                ..Until::default()
+            };
+            let mut replay = recorded.replay();
+            assert_eq!(replay.run(&until).expect("the replay runs"), Halt::Stop(0));
+            assert_eq!(replay.step().expect("a step"), last, "at {pc:#x}");
+        }
+    }
 }
 
 #[test]
