@@ -1,5 +1,4 @@
 //! Threads add to atomics and keep thread-local state.
-//! threads: yes
 //! flags: -pthread
 #include "guest.h"
 #include <pthread.h>

@@ -1,5 +1,4 @@
 //! Four threads share a counter under a mutex and hand turns over with a condition variable.
-//! threads: yes
 //! flags: -pthread
 #include "guest.h"
 #include <pthread.h>

@@ -58,7 +58,7 @@ pub(crate) fn suite(flags: &Flags, tally: &mut Tally) -> Result<()> {
             let source = PathBuf::from("guests").join(guest);
             flags
                 .selects(&name)
-                .then(|| guests::plan(&source, name, Variant::FAST, false))
+                .then(|| guests::plan(&source, name, Variant::FAST))
                 .flatten()
         })
         .collect();

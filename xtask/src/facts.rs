@@ -16,7 +16,6 @@
 //! | `needs` | processor features, as `/proc/cpuinfo` names them |
 //! | `nondeterministic` | why two native runs differ; only the replay is compared |
 //! | `children` | text by which lines that its children print are known |
-//! | `threads` | it has more than one |
 
 use crate::case::Children;
 use crate::process::{Ending, Input};
@@ -39,7 +38,6 @@ pub(crate) struct Facts {
     pub(crate) dynamic_only: bool,
     pub(crate) nondeterministic: bool,
     pub(crate) children: Children,
-    pub(crate) threads: bool,
 }
 
 impl Facts {
@@ -88,7 +86,6 @@ impl Facts {
             "link" if value == "dynamic" => self.dynamic_only = true,
             "nondeterministic" => self.nondeterministic = true,
             "children" => self.children = Children::Lines(value.to_owned()),
-            "threads" => self.threads = true,
             _ => bail!("no such fact"),
         }
         Ok(())

@@ -5,7 +5,6 @@ use anyhow::{Context, Result, bail};
 #[derive(Debug, Default)]
 pub(crate) struct Flags {
     pub(crate) json: bool,
-    pub(crate) threads: bool,
     pub(crate) runs: Option<u32>,
     pub(crate) words: Vec<String>,
 }
@@ -20,7 +19,6 @@ impl Flags {
             }
             match arg.as_str() {
                 "--json" => flags.json = true,
-                "--threads" => flags.threads = true,
                 "--runs" => {
                     let count = args.next().context("--runs needs a number")?;
                     flags.runs = Some(count.parse().context("--runs needs a number")?);

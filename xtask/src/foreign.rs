@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub(crate) fn run(args: &[String]) -> Result<bool> {
-    let flags = Flags::parse(args, &["--threads"])?;
+    let flags = Flags::parse(args, &[])?;
     let mut tally = Tally::default();
     suite(&flags, &mut tally)?;
     Ok(tally.report())
@@ -36,7 +36,7 @@ pub(crate) fn plans(flags: &Flags) -> Vec<Plan> {
     cases::all()
         .into_iter()
         .filter(|sketch| flags.selects(&sketch.full_name()))
-        .map(|s| s.plan(flags.threads))
+        .map(Sketch::plan)
         .collect()
 }
 
@@ -49,7 +49,6 @@ struct Sketch {
     input: &'static str,
     files: Vec<(&'static str, String)>,
     env: Vec<(&'static str, &'static str)>,
-    threads: bool,
     children: Children,
     nondeterministic: bool,
     repository: bool,
@@ -63,7 +62,6 @@ fn sketch(name: &'static str, program: &'static str, args: &[&'static str]) -> S
         input: "",
         files: Vec::new(),
         env: Vec::new(),
-        threads: false,
         children: Children::Silent,
         nondeterministic: false,
         repository: false,
@@ -83,11 +81,6 @@ impl Sketch {
 
     fn env(mut self, name: &'static str, value: &'static str) -> Sketch {
         self.env.push((name, value));
-        self
-    }
-
-    fn threads(mut self) -> Sketch {
-        self.threads = true;
         self
     }
 
@@ -112,14 +105,8 @@ impl Sketch {
         format!("foreign {}", self.name)
     }
 
-    fn plan(self, threads: bool) -> Plan {
+    fn plan(self) -> Plan {
         let name = self.full_name();
-        if self.threads && !threads {
-            return Plan::Skip {
-                name,
-                reason: "it has threads (--threads runs it)".to_owned(),
-            };
-        }
         let Some(program) = tool::find_program(self.program) else {
             return Plan::Skip {
                 name,

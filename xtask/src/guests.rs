@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub(crate) fn run(args: &[String]) -> Result<bool> {
-    let flags = Flags::parse(args, &["--threads"])?;
+    let flags = Flags::parse(args, &[])?;
     let mut tally = Tally::default();
     suite(&flags, &mut tally)?;
     Ok(tally.report())
@@ -33,7 +33,7 @@ fn plans(flags: &Flags) -> Result<Vec<Plan>> {
         for variant in Variant::ALL {
             let name = name(&source, variant);
             if flags.selects(&name) {
-                plans.extend(plan(&source, name, variant, flags.threads));
+                plans.extend(plan(&source, name, variant));
             }
         }
     }
@@ -71,7 +71,7 @@ fn sources() -> Result<Vec<PathBuf>> {
 }
 
 /// `None` where the guest does not come in this variant.
-pub(crate) fn plan(source: &Path, name: String, variant: Variant, threads: bool) -> Option<Plan> {
+pub(crate) fn plan(source: &Path, name: String, variant: Variant) -> Option<Plan> {
     let facts = match fs::read_to_string(source)
         .map_err(Into::into)
         .and_then(|text| Facts::parse(&text))
@@ -86,12 +86,6 @@ pub(crate) fn plan(source: &Path, name: String, variant: Variant, threads: bool)
     };
     if facts.dynamic_only && variant.is_static {
         return None;
-    }
-    if facts.threads && !threads {
-        return Some(Plan::Skip {
-            name,
-            reason: "it has threads (--threads runs it)".to_owned(),
-        });
     }
     if let Some(feature) = facts.needs.iter().find(|feature| !processor_has(feature)) {
         return Some(Plan::Skip {

@@ -27,8 +27,8 @@ const USAGE: &str = "\
 usage: cargo xtask <verb>
 
   test                              everything below but bench: what README.md tells you to run
-  guests [--threads] [FILTER]       guests/: native against recorded against replayed
-  foreign [--threads] [FILTER]      the same for programs that Debian provides
+  guests [FILTER]                   guests/: native against recorded against replayed
+  foreign [FILTER]                  the same for programs that Debian provides
   determinism [--runs N]            twenty guests and five foreign programs, replayed N times (100)
   tidy                              layers, file lengths, forbidden words
   bench engine [--json] [--runs N] [FILTER]

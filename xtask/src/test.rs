@@ -9,7 +9,7 @@ use anyhow::Result;
 const REPLAYS: u32 = 5;
 
 pub(crate) fn run(args: &[String]) -> Result<bool> {
-    let flags = Flags::parse(args, &["--threads"])?;
+    let flags = Flags::parse(args, &[])?;
     let mut tally = Tally::default();
     step(&mut tally, "cargo fmt", &["fmt", "--all", "--check"])?;
     step(

@@ -43,7 +43,6 @@ pub(crate) struct Block {
     pub(crate) entry: u64,
     /// Entry for indirect branches, made when first needed.
     indirect: Option<u64>,
-    start: u64,
     first_point: u32,
     points: u32,
     map: Vec<MapEntry>,
@@ -328,7 +327,6 @@ impl Cache {
             pc,
             entry,
             indirect: None,
-            start,
             first_point,
             points,
             map: t.map,
@@ -610,12 +608,5 @@ impl Cache {
         self.regions
             .iter()
             .any(|r| host >= r.base && host < r.base + BOUNDED_SIZE)
-    }
-
-    /// The pages that have translated code.
-    pub(crate) fn has_code(&self, page: u64) -> bool {
-        self.by_page
-            .get(&page)
-            .is_some_and(|l| l.iter().any(|&id| !self.block(id).retired))
     }
 }

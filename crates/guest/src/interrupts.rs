@@ -13,7 +13,10 @@ static GUEST: AtomicI32 = AtomicI32::new(0);
 static FIRST: AtomicI64 = AtomicI64::new(i64::MIN / 2);
 
 extern "C" fn note(signal: libc::c_int) {
-    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    let mut now = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
     // SAFETY: clock_gettime(2) is async-signal-safe, and `now` is live.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
     let n = if now.tv_sec - FIRST.load(Ordering::SeqCst) > 2 {

@@ -546,11 +546,10 @@ impl Replay {
             }
             _ => None,
         };
-        let mut args = call.args;
-        let (path_at, mode) = if flags_at == 1 {
-            (0, args[2])
+        let mode = if flags_at == 1 {
+            call.args[2]
         } else {
-            (1, args[3])
+            call.args[3]
         };
         let bytes = match &target {
             Some(copy) => copy.as_os_str().as_bytes().to_vec(),

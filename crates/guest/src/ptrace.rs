@@ -76,10 +76,6 @@ impl Tracee {
             .map(drop)
     }
 
-    pub(crate) fn interrupt(self) -> Result<(), Error> {
-        self.request(libc::PTRACE_INTERRUPT, 0, 0).map(drop)
-    }
-
     pub(crate) fn regs(self) -> Result<UserRegs, Error> {
         // SAFETY: `user_regs_struct` is plain integers, for which zero is a value.
         let mut regs: UserRegs = unsafe { std::mem::zeroed() };
@@ -151,20 +147,6 @@ impl Tracee {
         let offset = std::mem::offset_of!(libc::user, u_debugreg) + n * 8;
         self.request(libc::PTRACE_POKEUSER, offset, value as usize)
             .map(drop)
-    }
-
-    pub(crate) fn debug_register(self, n: usize) -> Result<u64, Error> {
-        let offset = std::mem::offset_of!(libc::user, u_debugreg) + n * 8;
-        // glibc's wrapper returns the peeked word and reports failure through errno alone.
-        // SAFETY: errno is this thread's own; PEEKUSER takes an offset and no pointer.
-        unsafe {
-            *libc::__errno_location() = 0;
-            let r = libc::ptrace(libc::PTRACE_PEEKUSER, self.0, offset, 0usize);
-            if *libc::__errno_location() != 0 {
-                return Err(lost(io::Error::last_os_error()));
-            }
-            Ok(r as u64)
-        }
     }
 
     pub(crate) fn resume(self, how: Resume) -> Result<(), Error> {

@@ -149,6 +149,9 @@ pub struct Stats {
     pub recording_bytes: u64,
 }
 
+/// Called when a guest is about to die.
+pub(crate) type OnCrash = Box<dyn FnMut(&Crash<'_>)>;
+
 /// A guest about to die, still to be looked at.
 pub struct Crash<'a> {
     pub signal: i32,

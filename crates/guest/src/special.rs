@@ -173,7 +173,7 @@ fn cut_off(engine: &mut Engine, pc: u64) -> Result<Option<u64>, Error> {
         .read(pc, &mut bytes)
         .min((next_page - pc) as usize);
     let mut decoder = Decoder::with_ip(64, &bytes[..n], pc, DecoderOptions::NONE);
-    decoder.decode();
+    let _ = decoder.decode();
     Ok((decoder.last_error() == iced_x86::DecoderError::NoMoreBytes).then_some(next_page))
 }
 

@@ -43,10 +43,6 @@ impl Stops {
         self.at.contains_key(&pc)
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.at.is_empty()
-    }
-
     /// Stops before the `nth` execution of `pc` from here on.
     pub(crate) fn add(
         &mut self,

@@ -161,7 +161,7 @@ impl Engine {
         self.tracee = process;
         let i = self.threads.find(old).expect("just parked");
         let (_, parked) = &mut self.threads.parked[i];
-        let new = std::mem::replace(&mut parked.green, Some(state));
+        let new = parked.green.replace(state);
         if let Some(new) = new {
             self.tracee.set_xstate(&new.xstate)?;
             self.tracee.set_sigmask(new.mask)?;

@@ -236,8 +236,18 @@ mod tests {
             "jmp qword ptr [rdx*8+70100000h]",
         );
         check(|c| c.jump(0x2000), "jmp 0000000000002000h");
-        check(|c| drop(c.lea_later(Gpr::R11)), "lea r11,[1007h]");
-        check(|c| drop(c.push_literal_later()), "push qword ptr [1006h]");
+        check(
+            |c| {
+                c.lea_later(Gpr::R11);
+            },
+            "lea r11,[1007h]",
+        );
+        check(
+            |c| {
+                c.push_literal_later();
+            },
+            "push qword ptr [1006h]",
+        );
         check(|c| c.jrcxz(3), "jrcxz 0000000000001005h");
     }
 }

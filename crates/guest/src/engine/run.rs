@@ -1,0 +1,525 @@
+//! Running translated code, and what its stops mean.
+
+use super::*;
+
+impl Engine {
+    /// Runs from the present boundary. With a goal, stops exactly there at the latest.
+    pub(crate) fn go(&mut self, goal: Option<u64>) -> Result<Stop, Error> {
+        if let Some(goal) = goal {
+            let step = self.step()?;
+            if step >= goal {
+                return Ok(Stop::Boundary);
+            }
+            if goal - step <= MAX_INSNS as u64 {
+                return self.approach(goal);
+            }
+            self.set_step(step, goal - step - MAX_INSNS as u64)?;
+        }
+        let Some(id) = self.block_at(self.regs.rip, false)? else {
+            return Ok(Stop::NoCode);
+        };
+        let mut host = self.cache.block(id).entry;
+        loop {
+            self.enter(host)?;
+            let wait = self.wait_in_cache()?;
+            let Wait::Signal(signal) = wait else {
+                return Ok(Stop::Ended(wait));
+            };
+            let at = self.regs.rip.wrapping_sub(1);
+            if signal == libc::SIGTRAP
+                && let Some(region) = self.cache.region_of(at)
+            {
+                let labels = self.cache.regions[region].labels;
+                if at == labels.miss_stop {
+                    let target = self.regs.rcx;
+                    self.restore_pair()?;
+                    self.regs.rip = target;
+                    self.stats.indirect_misses += 1;
+                    let Some(id) = self.block_at(target, true)? else {
+                        self.last_branch = self.branch_source()?;
+                        return Ok(Stop::NoCode);
+                    };
+                    self.cache.make_indirect(id);
+                    host = self.cache.block(id).entry;
+                    continue;
+                }
+                if at == labels.syscall_stop {
+                    self.regs.rip = self.regs.rcx.wrapping_sub(2);
+                    if !self.pending.is_empty() {
+                        self.set_slot(slot::PREEMPT, 0)?;
+                    }
+                    return Ok(Stop::Syscall);
+                }
+                if at == labels.syscall_done_stop {
+                    self.regs.rip = self.regs.rcx;
+                    self.set_slot(slot::PREEMPT, 0)?;
+                    return Ok(Stop::Boundary);
+                }
+                if let Some((id, point)) = self.cache.point_at(at) {
+                    match *point {
+                        Point::Exit { target, .. } => {
+                            self.regs.rip = target;
+                            self.stats.exits += 1;
+                            let generation = self.cache.generation;
+                            let Some(to) = self.block_at(target, false)? else {
+                                self.last_branch = 0;
+                                return Ok(Stop::NoCode);
+                            };
+                            // Translating may have emptied the cache, and the exit with it.
+                            if self.cache.generation == generation {
+                                self.cache.link(id, to);
+                            }
+                            host = self.cache.block(to).entry;
+                            continue;
+                        }
+                        Point::Budget {
+                            pc,
+                            uncounted,
+                            rcx_saved,
+                            ..
+                        } => {
+                            return self.out_of_budget(pc, uncounted, rcx_saved, goal);
+                        }
+                        Point::Special { pc, uncounted } => {
+                            debug_assert_eq!(uncounted, 0);
+                            self.regs.rip = pc;
+                            return Ok(Stop::Special);
+                        }
+                        Point::Armed { pc } => {
+                            self.regs.rip = pc;
+                            return Ok(Stop::Armed);
+                        }
+                        Point::Branch { .. }
+                        | Point::Bound { .. }
+                        | Point::BoundIndirect { .. } => {
+                            return Err(Error::Internal(format!("stopped at {point:?}")));
+                        }
+                    }
+                }
+            }
+            match self.signal_in_cache(signal)? {
+                Some(stop) => return Ok(stop),
+                None => {
+                    // The page was released; the instruction is retried by itself.
+                    match self.past_armed(1)? {
+                        Stop::Boundary => {}
+                        stop => return Ok(stop),
+                    }
+                    if !self.pending.is_empty() {
+                        return Ok(Stop::Boundary);
+                    }
+                    return self.go(goal);
+                }
+            }
+        }
+    }
+
+    /// The guest address of the indirect branch that was executed last.
+    pub(crate) fn branch_source(&self) -> Result<u64, Error> {
+        let id = self.slot(slot::SOURCE)? as u32;
+        Ok(match self.cache.points.get(id as usize) {
+            Some(&Point::Branch { pc }) => pc,
+            _ => 0,
+        })
+    }
+
+    /// Takes the guest back to the moment before the system call that it has stopped for.
+    pub(crate) fn before_call(&mut self) -> Result<(), Error> {
+        self.regs.rcx = self.slot(slot::RCX)?;
+        self.regs.r11 = self.slot(slot::ANY)?;
+        let step = self.step()?;
+        self.reset_step(step - 1)
+    }
+
+    pub(super) fn out_of_budget(
+        &mut self,
+        pc: u64,
+        uncounted: i32,
+        rcx_saved: bool,
+        goal: Option<u64>,
+    ) -> Result<Stop, Error> {
+        self.regs.rip = pc;
+        let step = self.step()?.wrapping_add_signed(i64::from(uncounted));
+        self.reset_step(step)?;
+        if rcx_saved {
+            self.regs.rcx = self.slot(slot::RCX)?;
+            // A stop armed here has been counted down on the way in, though the guest has not passed
+            // it. On a way out (nothing uncounted) its target has not been entered.
+            if uncounted != 0
+                && let Some(&n) = self.armed.get(&pc)
+            {
+                let left = self.slot(slot::STOPS + n * 8)?;
+                self.set_slot(slot::STOPS + n * 8, left.wrapping_add(1))?;
+            }
+        } else {
+            // The flags are about to be recomputed; one instruction on, they are the guest's.
+            match self.past_armed(1)? {
+                Stop::Boundary => {}
+                stop => return Ok(stop),
+            }
+        }
+        match goal {
+            Some(goal) if self.pending.is_empty() => self.approach(goal),
+            _ => Ok(Stop::Boundary),
+        }
+    }
+
+    /// Goes the last few steps to `goal`.
+    pub(super) fn approach(&mut self, goal: u64) -> Result<Stop, Error> {
+        loop {
+            let step = self.step()?;
+            if step >= goal || !self.pending.is_empty() {
+                return Ok(Stop::Boundary);
+            }
+            match self.bounded(goal - step)? {
+                Stop::Boundary => {}
+                stop => return Ok(stop),
+            }
+        }
+    }
+
+    /// Arms a stop before the `nth` execution of `pc` from here on, in countdown slot `n`.
+    pub(crate) fn arm(&mut self, pc: u64, n: u32, nth: u64) -> Result<(), Error> {
+        if self.armed.insert(pc, n) != Some(n) {
+            self.cache.retire(pc, pc + 1);
+        }
+        self.set_slot(slot::STOPS + n * 8, nth)
+    }
+
+    pub(crate) fn disarm(&mut self, pc: u64) {
+        if self.armed.remove(&pc).is_some() {
+            self.cache.retire(pc, pc + 1);
+        }
+    }
+
+    /// Arms exactly these (address, slot) pairs; the countdowns are in the guest already.
+    pub(crate) fn set_armed(&mut self, wanted: &[(u64, u32)]) {
+        let wanted: FxHashMap<u64, u32> = wanted.iter().copied().collect();
+        let old = std::mem::replace(&mut self.armed, wanted);
+        let changed: Vec<u64> = old
+            .iter()
+            .filter(|(pc, n)| self.armed.get(pc) != Some(n))
+            .map(|(&pc, _)| pc)
+            .chain(
+                self.armed
+                    .keys()
+                    .copied()
+                    .filter(|pc| !old.contains_key(pc)),
+            )
+            .collect();
+        for pc in changed {
+            self.cache.retire(pc, pc + 1);
+        }
+    }
+
+    /// Makes the conditional branch at `pc` go the other way from now on, or not any more.
+    pub(crate) fn flip(&mut self, pc: u64, on: bool) {
+        if on {
+            self.flipped.insert(pc);
+        } else {
+            self.flipped.remove(&pc);
+        }
+        self.cache.retire(pc, pc + 1);
+    }
+
+    /// Counts the armed stop at the present boundary down; true if it is due.
+    pub(super) fn count_armed(&mut self) -> Result<bool, Error> {
+        let Some(&n) = self.armed.get(&self.regs.rip) else {
+            return Ok(false);
+        };
+        let left = self.slot(slot::STOPS + n * 8)?.wrapping_sub(1);
+        self.set_slot(slot::STOPS + n * 8, left)?;
+        Ok(left == 0)
+    }
+
+    /// Runs at most `limit` instructions in a straight line from the present boundary.
+    pub(crate) fn bounded(&mut self, limit: u64) -> Result<Stop, Error> {
+        if self.count_armed()? {
+            return Ok(Stop::Armed);
+        }
+        self.past_armed(limit)
+    }
+
+    /// The same, not minding a stop armed at the present boundary.
+    pub(crate) fn past_armed(&mut self, limit: u64) -> Result<Stop, Error> {
+        self.refresh_maps()?;
+        let pc = self.regs.rip;
+        let limit = (limit as usize).clamp(1, MAX_INSNS);
+        let mut block = {
+            let mut fetcher = Fetcher::new(
+                &mut self.code,
+                &self.maps,
+                &self.memory,
+                &self.protected,
+                &self.aliases,
+            );
+            let armed = &self.armed;
+            decode(pc, limit, &mut fetcher, &|at| armed.contains_key(&at))
+        };
+        block.flip(&self.flipped);
+        // A system call is the caller's, as is what the tracer must carry out.
+        if matches!(
+            block.insns.last().map(|i| i.flow),
+            Some(crate::translate::Flow::Syscall)
+        ) {
+            let last = block.insns.pop().expect("just seen");
+            if block.insns.is_empty() {
+                let next = last.pc + u64::from(last.len);
+                self.set_slot(slot::RCX, self.regs.rcx)?;
+                self.set_slot(slot::ANY, self.regs.r11)?;
+                self.regs.rcx = next;
+                self.regs.r11 = self.regs.eflags;
+                self.add_steps(1)?;
+                return Ok(Stop::Syscall);
+            }
+            block.end = last.pc;
+        }
+        if block.insns.is_empty() {
+            return Ok(if block.special.is_some() {
+                Stop::Special
+            } else {
+                Stop::NoCode
+            });
+        }
+        // An instruction may rewrite one of those after it.
+        if block.insns.len() > 1 {
+            self.guard_pages(&block.ranges)?;
+        }
+        let region = self.region_for(pc)?;
+        let request = Request {
+            host: self.cache.bounded_at(region),
+            layout: self.cache.layout,
+            routines: self.cache.routines(region),
+            first_point: Cache::first_bounded(),
+            prologue: false,
+            armed: None,
+            bounded: true,
+        };
+        let t = translate(&block, request);
+        let host = self.cache.place_bounded(region, t);
+        self.stats.bounded_runs += 1;
+        self.enter(host)?;
+        let wait = self.wait_in_cache()?;
+        let Wait::Signal(signal) = wait else {
+            return Ok(Stop::Ended(wait));
+        };
+        let at = self.regs.rip.wrapping_sub(1);
+        if signal == libc::SIGTRAP
+            && let Some((_, point)) = self.cache.point_at(at)
+        {
+            match *point {
+                Point::Bound { pc, executed } => {
+                    self.regs.rip = pc;
+                    self.add_steps(u64::from(executed))?;
+                    return Ok(Stop::Boundary);
+                }
+                Point::BoundIndirect { executed } => {
+                    let target = self.regs.rcx;
+                    self.last_branch = block.insns.last().map_or(0, |i| i.pc);
+                    self.restore_pair()?;
+                    self.regs.rip = target;
+                    self.add_steps(u64::from(executed))?;
+                    return Ok(Stop::Boundary);
+                }
+                ref other => {
+                    return Err(Error::Internal(format!("bounded run stopped at {other:?}")));
+                }
+            }
+        }
+        match self.signal_in_cache(signal)? {
+            Some(stop) => Ok(stop),
+            None => self.past_armed(1),
+        }
+    }
+
+    pub(super) fn restore_pair(&mut self) -> Result<(), Error> {
+        let mut b = [0; 16];
+        self.memory
+            .read_exact(self.page + u64::from(slot::RCX), &mut b)
+            .map_err(|_| Error::Lost)?;
+        self.regs.rcx = u64::from_le_bytes(b[..8].try_into().expect("eight bytes"));
+        self.regs.rdx = u64::from_le_bytes(b[8..].try_into().expect("eight bytes"));
+        Ok(())
+    }
+
+    /// Resumes the process at a host address with the guest's registers.
+    pub(super) fn enter(&mut self, host: u64) -> Result<(), Error> {
+        let mut regs = self.regs;
+        regs.rip = host;
+        regs.orig_rax = u64::MAX;
+        regs.gs_base = self.page;
+        self.tracee.set_regs(&regs)?;
+        self.tracee.resume(Resume::Run)
+    }
+
+    /// Waits for a stop that is not about an asynchronous signal; reads the registers.
+    pub(super) fn wait_in_cache(&mut self) -> Result<Wait, Error> {
+        loop {
+            let wait = self.tracee.wait()?;
+            self.stats.stops += 1;
+            match wait {
+                Wait::Signal(sig) => {
+                    self.regs = self.tracee.regs()?;
+                    self.can_deliver = true;
+                    if sig == libc::SIGTRAP && self.is_stop(self.regs.rip.wrapping_sub(1)) {
+                        return Ok(wait);
+                    }
+                    let info = self.tracee.siginfo()?;
+                    if is_fault(sig, &info) {
+                        return Ok(wait);
+                    }
+                    if self.dispositions.of(sig) == Disposition::Ignore {
+                        self.tracee.resume(Resume::Deliver(sig))?;
+                        continue;
+                    }
+                    self.pending.push_back(Pending { signal: sig, info });
+                    self.stats.signals += 1;
+                    if self.interrupted_call() {
+                        return Ok(wait);
+                    }
+                    self.ask_to_stop()?;
+                }
+                Wait::Event(_) | Wait::Group(_) => {
+                    // Job control: stay stopped until continued.
+                    let how = if matches!(wait, Wait::Group(_)) {
+                        Resume::Listen
+                    } else {
+                        Resume::Run
+                    };
+                    self.tracee.resume(how)?;
+                    continue;
+                }
+                Wait::Exited(_) | Wait::Killed(_) => return Ok(wait),
+            }
+            self.tracee.resume(Resume::Run)?;
+        }
+    }
+
+    pub(super) fn is_stop(&self, host: u64) -> bool {
+        let Some(r) = self.cache.region_of(host) else {
+            return false;
+        };
+        let l = self.cache.regions[r].labels;
+        host == l.miss_stop
+            || host == l.syscall_stop
+            || host == l.syscall_done_stop
+            || self.cache.point_at(host).is_some()
+    }
+
+    /// The process was in a system call run on the spot, and it was cut short.
+    pub(super) fn interrupted_call(&self) -> bool {
+        let in_call = self
+            .cache
+            .regions
+            .iter()
+            .any(|r| self.regs.rip == r.labels.syscall_insn + 2);
+        in_call && (-516..=-512).contains(&(self.regs.rax as i64))
+    }
+
+    /// Sees to it that the guest comes to a boundary soon.
+    pub(super) fn ask_to_stop(&mut self) -> Result<(), Error> {
+        // Between its load and its store of the counter the guest would undo what is written.
+        for _ in 0..64 {
+            let rip = self.regs.rip;
+            let at_edge = match self.cache.region_of(rip) {
+                None => true,
+                Some(r) => {
+                    let l = self.cache.regions[r].labels;
+                    if rip >= l.syscall_saved && rip <= l.syscall_insn {
+                        // The call has not been made; it is left to the tracer, after the signal.
+                        self.regs.rip = l.syscall_slow;
+                        self.tracee.set_regs(&self.regs)?;
+                        return Ok(());
+                    }
+                    let entering = rip >= l.syscall && rip < l.syscall_saved;
+                    (rip >= l.miss && rip < l.end && !entering) || self.cache.is_edge(rip)
+                }
+            };
+            if at_edge {
+                break;
+            }
+            self.tracee.single_step()?;
+            match self.tracee.wait()? {
+                Wait::Signal(libc::SIGTRAP) => {
+                    self.regs = self.tracee.regs()?;
+                    if self.is_stop(self.regs.rip.wrapping_sub(1)) {
+                        // An `int3` was stepped onto and executed; let it happen again.
+                        self.regs.rip -= 1;
+                        self.tracee.set_regs(&self.regs)?;
+                        return Ok(());
+                    }
+                }
+                // A fault comes again when the guest is resumed; another signal is noted.
+                Wait::Signal(sig) => {
+                    let info = self.tracee.siginfo()?;
+                    if is_fault(sig, &info) {
+                        break;
+                    }
+                    self.pending.push_back(Pending { signal: sig, info });
+                }
+                _ => return Err(Error::Lost),
+            }
+        }
+        let step = self.step()?;
+        self.set_step(step, 1)?;
+        self.set_slot(slot::PREEMPT, 1)
+    }
+
+    /// A signal raised by translated code. `None`: it was the engine's own doing and is mended.
+    pub(super) fn signal_in_cache(&mut self, signal: i32) -> Result<Option<Stop>, Error> {
+        if self.interrupted_call() {
+            let result = self.regs.rax as i64;
+            self.regs.rax = self.slot(slot::NR)?;
+            self.regs.rcx = self.slot(slot::NEXT)?;
+            self.regs.r11 = self.slot(slot::FLAGS)?;
+            self.regs.eflags = self.regs.r11;
+            self.regs.rsp = self.slot(slot::RSP)?;
+            self.regs.rip = self.regs.rcx.wrapping_sub(2);
+            return Ok(Some(Stop::Interrupted(result)));
+        }
+        let info = self.tracee.siginfo()?;
+        // A debug register reports after the fact: the instruction before did it.
+        let watched = signal == libc::SIGTRAP;
+        let host = if watched {
+            self.regs.rip - 1
+        } else {
+            self.regs.rip
+        };
+        let entry = match self.cache.state_at(host) {
+            None if watched => self.cache.state_at(self.regs.rip),
+            entry => entry,
+        };
+        let Some(entry) = entry else {
+            return Err(Error::Internal(format!(
+                "signal {signal} at {host:#x}, outside of translated code"
+            )));
+        };
+        let bounded = self.cache.in_bounded(host);
+        self.regs.rip = entry.pc;
+        if entry.saved.rcx() {
+            self.regs.rcx = self.slot(slot::RCX)?;
+        }
+        if entry.saved.rdx() {
+            self.regs.rdx = self.slot(slot::RDX)?;
+        }
+        if let Some(gpr) = entry.saved.any() {
+            let value = self.slot(slot::ANY)?;
+            *register_mut(&mut self.regs, gpr.0) = value;
+        }
+        if entry.saved.dead_flags() && !bounded {
+            self.regs.eflags &= !0x8d5;
+        }
+        let step = self.step()?.wrapping_add_signed(i64::from(entry.uncounted));
+        if watched {
+            return Ok(Some(Stop::Watched { step }));
+        }
+        self.reset_step(step)?;
+        if signal == libc::SIGSEGV {
+            let page = u64::from_le_bytes(info[16..24].try_into().expect("eight bytes")) >> 12;
+            if self.release_page(page)? {
+                return Ok(None);
+            }
+        }
+        Ok(Some(Stop::Fault { signal, info }))
+    }
+}

@@ -1,0 +1,158 @@
+//! Signals while recording: each is written down with the step at which the guest meets it.
+
+use super::*;
+
+impl Recorder {
+    pub(super) fn deliver_pending(&mut self) -> Result<Option<End>, Error> {
+        while let Some(p) = self.engine.pending.pop_front() {
+            match self.engine.dispositions.of(p.signal) {
+                Disposition::Ignore => {}
+                Disposition::Stop => self.job_stop(p.signal)?,
+                Disposition::Fatal => return self.die(&p).map(Some),
+                Disposition::Handler { .. } => {
+                    if let Some(end) = self.handle(&p, None)? {
+                        return Ok(Some(end));
+                    }
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// Lets the guest's handler for `p` begin. `masks` are (blocked, saved) where they differ.
+    pub(super) fn handle(
+        &mut self,
+        p: &Pending,
+        masks: Option<(u64, u64)>,
+    ) -> Result<Option<End>, Error> {
+        if masks.is_none() {
+            self.outside_before_handler()?;
+        }
+        let payload = special::encode_signal(p, &self.engine.regs, masks);
+        self.log(Kind::Signal, p.signal as u32, 0, payload)?;
+        match self.engine.deliver(p)? {
+            None => Ok(None),
+            Some(second) => self.fault(second),
+        }
+    }
+
+    pub(super) fn fault(&mut self, mut p: Pending) -> Result<Option<End>, Error> {
+        special::fix_fault_address(&mut p, &self.engine.regs);
+        let blocked = self.engine.tracee.sigmask()?;
+        match self.engine.dispositions.force(p.signal, blocked) {
+            Disposition::Handler { .. } => match self.engine.deliver(&p)? {
+                None => Ok(None),
+                Some(second) => self.fault(second),
+            },
+            _ => self.die(&p).map(Some),
+        }
+    }
+
+    /// The signal's default action is death.
+    pub(super) fn die(&mut self, p: &Pending) -> Result<End, Error> {
+        self.drain()?;
+        self.engine.stats.steps = self.engine.step()?;
+        let payload = special::encode_signal(p, &self.engine.regs, None);
+        self.log(Kind::Signal, p.signal as u32, 1, payload)?;
+        if let Some(mut f) = self.on_crash.take() {
+            self.engine.refresh_maps()?;
+            f(&Crash::of(&self.engine, p, &self.names));
+        }
+        self.engine.unprotect_all()?;
+        self.engine.make_deliverable()?;
+        let tracee = self.engine.tracee;
+        let mut regs = self.engine.regs;
+        regs.orig_rax = u64::MAX;
+        tracee.set_regs(&regs)?;
+        tracee.set_siginfo(&p.info)?;
+        tracee.resume(Resume::Deliver(p.signal))?;
+        self.wait_for_leader()
+    }
+
+    /// The whole guest is ending: waits for that, whatever else its threads report.
+    pub(super) fn wait_for_leader(&mut self) -> Result<End, Error> {
+        loop {
+            let Some((tracee, wait)) = wait_for(-1, libc::__WNOTHREAD)? else {
+                continue;
+            };
+            match wait {
+                Wait::Exited(_) | Wait::Killed(_) if tracee.0 == self.leader => {
+                    return self.ended(wait);
+                }
+                Wait::Exited(_) | Wait::Killed(_) => {}
+                // A second deadly signal on its way; the first one is enough.
+                Wait::Signal(_) if tracee == self.engine.tracee => {
+                    tracee.resume(Resume::Deliver(libc::SIGKILL))?
+                }
+                _ => {
+                    let _ = tracee.resume(Resume::Run);
+                }
+            }
+        }
+    }
+
+    /// Job control: the guest stops, and the tracer with it, until both are continued.
+    pub(super) fn job_stop(&mut self, signal: i32) -> Result<(), Error> {
+        self.engine.make_deliverable()?;
+        let tracee = self.engine.tracee;
+        let mut regs = self.engine.regs;
+        regs.rip = self.engine.cache.regions[0].labels.gadget + 2;
+        regs.orig_rax = u64::MAX;
+        tracee.set_regs(&regs)?;
+        tracee.resume(Resume::Deliver(signal))?;
+        loop {
+            match tracee.wait()? {
+                Wait::Group(_) => {
+                    tracee.resume(Resume::Listen)?;
+                    crate::interrupts::stop_self();
+                }
+                Wait::Signal(libc::SIGTRAP) if tracee.regs()?.rip == regs.rip + 1 => break,
+                Wait::Signal(libc::SIGCONT) => {
+                    self.engine.note_signal(libc::SIGCONT)?;
+                    tracee.resume(Resume::Run)?;
+                }
+                Wait::Signal(sig) => {
+                    self.engine.note_signal(sig)?;
+                    tracee.resume(Resume::Run)?;
+                }
+                Wait::Event(_) => tracee.resume(Resume::Run)?,
+                wait => {
+                    self.ended(wait)?;
+                    return Err(Error::Lost);
+                }
+            }
+        }
+        self.engine.can_deliver = true;
+        Ok(())
+    }
+
+    /// A system call was cut short by the signal at the end of the queue, which the process is
+    /// about to receive.
+    pub(super) fn interrupted(
+        &mut self,
+        call: &Call,
+        plan: Option<&Plan>,
+        code: i64,
+    ) -> Result<Option<End>, Error> {
+        let p = self.engine.pending.pop_back().ok_or(Error::Lost)?;
+        let masks = special::masks(self.engine.tracee)?;
+        let mut writes = match plan {
+            Some(plan) => self.written(plan, -i64::from(libc::EINTR))?,
+            None => Vec::new(),
+        };
+        writes.extend(self.outside_writes(call, code, None)?);
+        let effects = CallEffects {
+            args: call.args,
+            writes,
+            file: None,
+        };
+        self.log(Kind::Call, call.nr as u32, code, effects.encode())?;
+        match self.engine.dispositions.of(p.signal) {
+            Disposition::Handler { restart } => {
+                self.engine.finish_interrupted(call, code, restart);
+                self.handle(&p, Some(masks))
+            }
+            _ => self.die(&p).map(Some),
+        }
+    }
+}

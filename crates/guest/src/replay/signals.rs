@@ -1,0 +1,125 @@
+//! Signals and threads of a replay: they come where the recording has them.
+
+use super::*;
+
+impl Replay {
+    /// Delivers the signals that the recording has at the present step.
+    pub(super) fn due_signals(&mut self) -> Result<Option<End>, Error> {
+        if self.edited {
+            return self.own_signals();
+        }
+        loop {
+            let step = self.engine.step()?;
+            match &self.next {
+                Some(e) if e.kind == Kind::Signal && e.step == step => {}
+                Some(e) if e.kind == Kind::Memory && e.step == step => {
+                    let event = self.take()?.expect("just seen");
+                    self.put_effects(&CallEffects::decode(&event.payload)?)?;
+                    continue;
+                }
+                Some(e) if e.kind == Kind::Signal && e.step < step => {
+                    return Err(self.diverged("a signal was missed"));
+                }
+                _ => return Ok(None),
+            }
+            let event = self.take()?.expect("just seen");
+            let fatal = event.result == 1;
+            let s = special::decode_signal(event.nr as i32, &event.payload)?;
+            if s.regs.rip != self.engine.regs.rip || s.regs.rsp != self.engine.regs.rsp {
+                return Err(
+                    self.diverged(&format!("signal {} came at {:#x}", event.nr, s.regs.rip))
+                );
+            }
+            if fatal {
+                return self.die(&s.pending).map(Some);
+            }
+            // A handler that begins at a system call sees what the call has done to rcx and r11.
+            (self.engine.regs.rcx, self.engine.regs.r11) = (s.regs.rcx, s.regs.r11);
+            if let Some((blocked, _)) = s.masks {
+                self.engine.tracee.set_sigmask(blocked)?;
+            }
+            if let Some(second) = self.engine.deliver(&s.pending)? {
+                return self.fault(second);
+            }
+            if let Some((_, saved)) = s.masks {
+                self.engine.set_frame_mask(saved)?;
+            }
+        }
+    }
+
+    pub(crate) fn fault(&mut self, mut p: Pending) -> Result<Option<End>, Error> {
+        special::fix_fault_address(&mut p, &self.engine.regs);
+        let blocked = self.engine.tracee.sigmask()?;
+        match self.engine.dispositions.force(p.signal, blocked) {
+            Disposition::Handler { .. } => match self.engine.deliver(&p)? {
+                None => Ok(None),
+                Some(second) => self.fault(second),
+            },
+            _ => {
+                let step = self.engine.step()?;
+                match &self.next {
+                    Some(e) if e.kind == Kind::Signal && e.step == step && e.result == 1 => {
+                        self.take()?;
+                        self.die(&p).map(Some)
+                    }
+                    _ => Err(self.diverged(&format!("the guest dies of signal {}", p.signal))),
+                }
+            }
+        }
+    }
+
+    pub(crate) fn die(&mut self, p: &Pending) -> Result<End, Error> {
+        self.engine.stats.steps = self.engine.step()?;
+        if let Some(mut f) = self.on_crash.take() {
+            self.engine.refresh_maps()?;
+            f(&Crash::of(&self.engine, p, &self.names));
+        }
+        Ok(End::Killed(p.signal))
+    }
+
+    /// Passes the turn to another thread if the recording has that here.
+    pub(super) fn due_switch(&mut self, step: u64) -> Result<bool, Error> {
+        match &self.next {
+            Some(e) if e.kind == Kind::Switch && e.step == step => {}
+            Some(e) if e.kind == Kind::Switch && e.step < step => {
+                return Err(self.diverged("a change of threads was missed"));
+            }
+            _ => return Ok(false),
+        }
+        let event = self.take()?.expect("just seen");
+        let id = ThreadId(event.nr);
+        if self.engine.threads.find(id).is_none() && id != self.engine.threads.current {
+            return Err(Error::damaged(
+                "it switches to a thread that does not exist",
+            ));
+        }
+        let old = self.engine.threads.current;
+        self.engine.switch_green(id, step)?;
+        if let Some(i) = self.gone.iter().position(|&g| g == old) {
+            self.gone.remove(i);
+            self.engine.drop_thread(old);
+        }
+        // A thread that was left inside a system call goes on with its result.
+        if let Some(i) = self.in_call.iter().position(|&t| t == id) {
+            self.in_call.remove(i);
+            self.resume_call = true;
+        }
+        Ok(true)
+    }
+
+    /// A thread begins, in this process thread like all others.
+    pub(super) fn new_thread(&mut self, call: &Call, ret: i64) -> Result<(), Error> {
+        let Some(a) = self.engine.clone_arguments(call) else {
+            return Ok(());
+        };
+        if a.flags & libc::CLONE_THREAD as u64 == 0 || ret < 0 {
+            return Ok(());
+        }
+        let regs = self.engine.new_thread_regs(&a);
+        let mut green = self.engine.green_state()?;
+        green.altstack = crate::engine::DISABLED_STACK;
+        self.engine
+            .add_thread(self.engine.tracee, regs, Some(green))
+            .map(drop)
+    }
+}
