@@ -7,8 +7,6 @@ use std::fmt::Write;
 
 use crate::chance::Chance;
 
-mod vectors;
-
 pub(super) const WIDE: [&str; 16] = [
     "rax", "rcx", "rdx", "rbx", "rsp", "rbp", "rsi", "rdi", "r8", "r9", "r10", "r11", "r12", "r13",
     "r14", "r15",
@@ -219,6 +217,8 @@ macro_rules! put {
         let _ = writeln!($b.out, "    {line}");
     }};
 }
+
+mod vectors;
 
 impl Body<'_> {
     fn several(&mut self, n: u64) {
@@ -778,51 +778,6 @@ impl Body<'_> {
                 put!(self, "jmp [rip + table + {}]", 8 * f);
                 let _ = writeln!(self.out, "{back}:");
             }
-        }
-    }
-
-    fn strings(&mut self) {
-        if self.spare_rcx {
-            return self.moves();
-        }
-        let (from, to) = (256 + self.chance.below(1000), 256 + self.chance.below(1000));
-        let n = self.chance.below(20);
-        let back = self.chance.one_in(4);
-        put!(self, "lea rsi, [r15 + {from}]");
-        put!(self, "lea rdi, [r15 + {to}]");
-        put!(self, "mov ecx, {n}");
-        if back {
-            put!(self, "std");
-        }
-        let w = self.chance.pick(&["b", "w", "d", "q"]);
-        let short = if self.low && self.chance.one_in(5) {
-            "addr32 "
-        } else {
-            ""
-        };
-        match self.chance.below(7) {
-            0 => put!(self, "{short}rep movs{w}"),
-            1 => put!(self, "{short}rep stos{w}"),
-            2 => put!(self, "{short}rep lods{w}"),
-            3 => put!(
-                self,
-                "{short}{} scas{w}",
-                self.chance.pick(&["repe", "repne"])
-            ),
-            4 => put!(
-                self,
-                "{short}{} cmps{w}",
-                self.chance.pick(&["repe", "repne"])
-            ),
-            5 => put!(
-                self,
-                "{short}{}{w}",
-                self.chance.pick(&["movs", "stos", "lods"])
-            ),
-            _ => put!(self, "{short}{}{w}", self.chance.pick(&["scas", "cmps"])),
-        }
-        if back {
-            put!(self, "cld");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Vector, bit-manipulation and floating-point instructions, and what fits nowhere else.
+//! Vector, bit-manipulation, floating-point and string instructions, and what fits nowhere else.
 
 use super::*;
 
@@ -337,6 +337,51 @@ impl Body<'_> {
                 let r = self.reg(8);
                 put!(self, "pop {r}");
             }
+        }
+    }
+
+    pub(super) fn strings(&mut self) {
+        if self.spare_rcx {
+            return self.moves();
+        }
+        let (from, to) = (256 + self.chance.below(1000), 256 + self.chance.below(1000));
+        let n = self.chance.below(20);
+        let back = self.chance.one_in(4);
+        put!(self, "lea rsi, [r15 + {from}]");
+        put!(self, "lea rdi, [r15 + {to}]");
+        put!(self, "mov ecx, {n}");
+        if back {
+            put!(self, "std");
+        }
+        let w = self.chance.pick(&["b", "w", "d", "q"]);
+        let short = if self.low && self.chance.one_in(5) {
+            "addr32 "
+        } else {
+            ""
+        };
+        match self.chance.below(7) {
+            0 => put!(self, "{short}rep movs{w}"),
+            1 => put!(self, "{short}rep stos{w}"),
+            2 => put!(self, "{short}rep lods{w}"),
+            3 => put!(
+                self,
+                "{short}{} scas{w}",
+                self.chance.pick(&["repe", "repne"])
+            ),
+            4 => put!(
+                self,
+                "{short}{} cmps{w}",
+                self.chance.pick(&["repe", "repne"])
+            ),
+            5 => put!(
+                self,
+                "{short}{}{w}",
+                self.chance.pick(&["movs", "stos", "lods"])
+            ),
+            _ => put!(self, "{short}{}{w}", self.chance.pick(&["scas", "cmps"])),
+        }
+        if back {
+            put!(self, "cld");
         }
     }
 }
