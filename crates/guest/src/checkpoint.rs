@@ -42,7 +42,7 @@ pub(crate) struct Checkpoint {
 
 impl Checkpoint {
     pub(crate) fn give_up(self) {
-        self.tracee.kill();
+        self.tracee.kill_later();
     }
 }
 
@@ -130,12 +130,12 @@ impl Replay {
             .checkpoints
             .remove(&id)
             .ok_or(Error::NoCheckpoint(id.0))?;
-        c.tracee.kill();
+        c.tracee.kill_later();
         Ok(())
     }
 
     pub(crate) fn return_to(&mut self, c: &Checkpoint) -> Result<(), Error> {
-        self.engine.tracee.kill();
+        self.engine.tracee.kill_later();
         self.engine.tracee = c.tracee;
         self.engine.memory = Memory::of(c.tracee.0);
         self.engine.restore(&c.kept)?;
@@ -221,7 +221,7 @@ impl Replay {
                 i += 1;
                 let keep = i % 2 == 1;
                 if !keep {
-                    c.tracee.kill();
+                    c.tracee.kill_later();
                 }
                 keep
             });
@@ -233,7 +233,7 @@ impl Replay {
 
     pub(crate) fn drop_checkpoints(&mut self) {
         for c in self.checkpoints.values().chain(&self.automatic) {
-            c.tracee.kill();
+            c.tracee.kill_later();
         }
         self.checkpoints.clear();
         self.automatic.clear();

@@ -189,6 +189,39 @@ impl Tracee {
     }
 }
 
+thread_local! {
+    /// Processes that were killed and are not reaped yet.
+    static DYING: std::cell::RefCell<Vec<Tracee>> = const { std::cell::RefCell::new(Vec::new()) };
+}
+
+impl Tracee {
+    /// Kills without waiting: giving back the memory of a large process takes milliseconds, which
+    /// the kernel can spend on its own.
+    pub(crate) fn kill_later(self) {
+        // Not on the CPU that tracer and guest share.
+        crate::process::set_affinity(self.0, &[0xff; 128]);
+        // SAFETY: as for `kill`.
+        unsafe {
+            libc::kill(self.0, libc::SIGKILL);
+        }
+        DYING.with_borrow_mut(|dying| {
+            dying.push(self);
+            dying.retain(|t| {
+                let gone =
+                    |w| matches!(w, Ok(Some((_, Wait::Exited(_) | Wait::Killed(_)))) | Err(_));
+                !gone(wait_for(t.0, libc::WNOHANG))
+            });
+        });
+    }
+}
+
+/// Waits for all that were killed on this thread.
+pub(crate) fn reap() {
+    for t in DYING.take() {
+        t.kill();
+    }
+}
+
 /// Waits for thread `pid` (or any, with -1). `None` only with `WNOHANG`.
 pub(crate) fn wait_for(pid: i32, flags: c_int) -> Result<Option<(Tracee, Wait)>, Error> {
     let mut status = 0;

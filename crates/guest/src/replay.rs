@@ -197,6 +197,7 @@ impl Drop for Replay {
         crate::interrupts::guest(0);
         self.drop_checkpoints();
         self.engine.tracee.kill();
+        crate::ptrace::reap();
     }
 }
 
