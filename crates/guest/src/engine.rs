@@ -30,6 +30,12 @@ mod run;
 /// negation has a top byte that is not zero.
 const NO_LIMIT: u64 = 1 << 60;
 
+/// Bytes of the lanes and the base behind them.
+const COUNTERS: usize = 8 * slot::LANES as usize + 8;
+
+/// Steps before a goal from which on it is approached one run at a time.
+const NEAR: u64 = 4 * MAX_INSNS as u64;
+
 /// `stack_t` with SS_DISABLE.
 pub(crate) const DISABLED_STACK: [u8; 24] = {
     let mut b = [0; 24];
@@ -43,7 +49,8 @@ const AHEAD: usize = 24;
 /// Why the guest stopped, in guest terms.
 #[derive(Debug)]
 pub(crate) enum Stop {
-    /// At the step asked for, or at a boundary because something is pending.
+    /// At the step asked for, or at a boundary before it: because something is pending, or because
+    /// the budget, of which each lane has a share, is to be dealt out anew.
     Boundary,
     /// The system call in `regs` is to be carried out. rip is at the instruction, which counts as
     /// executed; rcx and r11 have the values that it leaves.
@@ -307,20 +314,26 @@ impl Engine {
 
     /// Instructions executed since the guest began.
     pub(crate) fn step(&self) -> Result<u64, Error> {
-        let mut b = [0; 16];
+        let mut b = [0; COUNTERS];
         self.memory
             .read_exact(self.page + u64::from(slot::COUNT), &mut b)
             .map_err(|_| Error::Lost)?;
-        let (count, base) = b.split_at(8);
         let word = |b: &[u8]| u64::from_le_bytes(b.try_into().expect("eight bytes"));
-        Ok(word(count).wrapping_add(word(base)))
+        Ok(b.chunks_exact(8)
+            .fold(0, |sum, b| sum.wrapping_add(word(b))))
     }
 
-    /// Sets the step count, and how many steps may pass before the guest stops.
+    /// Sets the step count, and how many steps may pass before the guest stops. It stops earlier
+    /// when one of the lanes has used up its share: after a quarter of the budget at the earliest.
     fn set_step(&mut self, step: u64, budget: u64) -> Result<(), Error> {
-        let mut b = [0; 16];
-        b[..8].copy_from_slice(&budget.wrapping_neg().to_le_bytes());
-        b[8..].copy_from_slice(&step.wrapping_add(budget).to_le_bytes());
+        let share = (budget / u64::from(slot::LANES)).max(1);
+        let mut b = [0; COUNTERS];
+        let (lanes, base) = b.split_at_mut(COUNTERS - 8);
+        for lane in lanes.chunks_exact_mut(8) {
+            lane.copy_from_slice(&share.wrapping_neg().to_le_bytes());
+        }
+        let sum = share.wrapping_mul(u64::from(slot::LANES));
+        base.copy_from_slice(&step.wrapping_add(sum).to_le_bytes());
         self.memory
             .write(self.page + u64::from(slot::COUNT), &b)
             .map_err(|_| Error::Lost)

@@ -72,10 +72,13 @@ pub(crate) mod slot {
     pub(crate) const ANY: u32 = 0x10;
     /// Flags as `lahf; seto al` leaves them, in the miss routine.
     pub(crate) const LAHF: u32 = 0x18;
-    /// Steps still allowed, negated: counts up, and the carry out of zero stops the guest.
-    pub(crate) const COUNT: u32 = 0x20;
-    /// `step = COUNT + BASE`.
-    pub(crate) const BASE: u32 = 0x28;
+    /// Steps still allowed, negated: count up, and the carry out of zero stops the guest. There are
+    /// several such lanes, each superblock using one of them, so that one addition does not have to
+    /// wait for the one before.
+    pub(crate) const COUNT: u32 = 0x400;
+    pub(crate) const LANES: u32 = 4;
+    /// `step = BASE + ` the sum of the lanes.
+    pub(crate) const BASE: u32 = COUNT + 8 * LANES;
     /// Point id of the last indirect branch, so that a wild jump can be traced to its source.
     pub(crate) const SOURCE: u32 = 0x30;
     /// Where translated code goes on after a system call.

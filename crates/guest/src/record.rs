@@ -220,7 +220,7 @@ impl Recorder {
         let step = self.engine.step()?;
         self.engine.stats.steps = step;
         self.beat = self.beat.max(step + HEARTBEAT);
-        if several && self.engine.pending.is_empty() && step >= self.turn_until {
+        if several && self.engine.pending.is_empty() {
             return self.yield_turn();
         }
         Ok(None)

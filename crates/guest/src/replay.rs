@@ -132,7 +132,7 @@ impl Default for Limits {
 }
 
 /// Steps between two looks at the clock.
-const STRETCH: u64 = 50_000_000;
+const STRETCH: u64 = 200_000_000;
 
 /// A replayed guest, stopped at a boundary.
 pub struct Replay {

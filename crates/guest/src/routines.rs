@@ -147,8 +147,10 @@ fn try_assemble(layout: Layout, at: u64) -> Result<(Vec<u8>, Labels), IcedError>
     a.push(rsi)?;
     a.mov(rdi, gs(slot::RING_AT))?;
     a.mov(qword_ptr(rdi + record::RESULT), rax)?;
-    a.mov(r11, gs(slot::COUNT))?;
-    a.add(r11, gs(slot::BASE))?;
+    a.mov(r11, gs(slot::BASE))?;
+    for lane in 0..slot::LANES {
+        a.add(r11, gs(slot::COUNT + 8 * lane))?;
+    }
     a.mov(qword_ptr(rdi + record::STEP), r11)?;
     a.mov(r11, gs(slot::NR))?;
     a.mov(dword_ptr(rdi + record::NR), r11d)?;

@@ -10,7 +10,7 @@ impl Engine {
             if step >= goal {
                 return Ok(Stop::Boundary);
             }
-            if goal - step <= MAX_INSNS as u64 {
+            if goal - step <= NEAR {
                 return self.approach(goal);
             }
             self.set_step(step, goal - step - MAX_INSNS as u64)?;
@@ -159,7 +159,9 @@ impl Engine {
             }
         }
         match goal {
-            Some(goal) if self.pending.is_empty() => self.approach(goal),
+            Some(goal) if self.pending.is_empty() && goal.saturating_sub(self.step()?) <= NEAR => {
+                self.approach(goal)
+            }
             _ => Ok(Stop::Boundary),
         }
     }

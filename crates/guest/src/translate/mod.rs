@@ -296,9 +296,18 @@ impl Translator<'_> {
         }
     }
 
+    /// The lane that this superblock counts in: a function of its address, and another one for the
+    /// superblocks around it.
+    fn count_slot(&self) -> u32 {
+        let pc = self.block.pc;
+        let mixed = pc ^ pc >> 3 ^ pc >> 6;
+        slot::COUNT + 8 * (mixed as u32 % slot::LANES)
+    }
+
     /// `add [count], n; jc stop`
     fn count(&mut self, pc: u64, n: i32, done: i32) {
-        self.code.add_slot(slot::COUNT, n as i8);
+        let count = self.count_slot();
+        self.code.add_slot(count, n as i8);
         let site = self.code.jcc_later(2);
         let p = self.point(Point::Budget {
             pc,
@@ -311,12 +320,13 @@ impl Translator<'_> {
     /// The same without touching the flags. The top byte of the counter is zero only when it has
     /// passed zero, since it starts as a small negative number.
     fn count_keeping_flags(&mut self, pc: u64, n: i32, done: i32) {
+        let count = self.count_slot();
         self.note(pc, done, Saved::RCX);
         self.code.save(Gpr::RCX, slot::RCX);
-        self.code.load(Gpr::RCX, slot::COUNT);
+        self.code.load(Gpr::RCX, count);
         self.code.add_rcx(n as i8);
-        self.code.save(Gpr::RCX, slot::COUNT);
-        self.code.load_byte_ecx(slot::COUNT + 7);
+        self.code.save(Gpr::RCX, count);
+        self.code.load_byte_ecx(count + 7);
         self.code.jrcxz(9 + 2);
         self.code.load(Gpr::RCX, slot::RCX);
         self.code.raw(&[0xeb, 5]);
@@ -334,11 +344,12 @@ impl Translator<'_> {
         let Some((n, done)) = self.late_count.take() else {
             return false;
         };
+        let count = self.count_slot();
         self.note(pc, done, Saved::RCX);
-        self.code.load(Gpr::RCX, slot::COUNT);
+        self.code.load(Gpr::RCX, count);
         self.code.add_rcx(n as i8);
-        self.code.save(Gpr::RCX, slot::COUNT);
-        self.code.load_byte_ecx(slot::COUNT + 7);
+        self.code.save(Gpr::RCX, count);
+        self.code.load_byte_ecx(count + 7);
         // The stop is reached over a jump that stands right behind the branch.
         self.code.jrcxz(0);
         let p = self.point(Point::Budget {
@@ -543,13 +554,14 @@ impl Translator<'_> {
 
     /// Lays down the ways out that correct the count. The flags may matter at their targets.
     fn correct(&mut self, site: u32, correction: i32, target: u64) {
+        let count = self.count_slot();
         self.code.land(site);
         self.code.save(Gpr::RCX, slot::RCX);
-        self.code.load(Gpr::RCX, slot::COUNT);
+        self.code.load(Gpr::RCX, count);
         self.code.add_rcx(correction as i8);
-        self.code.save(Gpr::RCX, slot::COUNT);
+        self.code.save(Gpr::RCX, count);
         if correction > 0 {
-            self.code.load_byte_ecx(slot::COUNT + 7);
+            self.code.load_byte_ecx(count + 7);
             self.code.jrcxz(2);
             self.code.raw(&[0xeb, 5]);
             let stop = self.code.jump_later();
