@@ -5,12 +5,13 @@
 //! is shared until written, so taking one costs the copying of page tables. Going back forks the
 //! stopped copy once more, so that a checkpoint can be returned to any number of times.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use crate::Error;
 use crate::descriptors::Descriptors;
+use crate::edit::{Edit, EditId};
 use crate::engine::Kept;
 use crate::memory::Memory;
 use crate::ptrace::Tracee;
@@ -34,6 +35,7 @@ pub(crate) struct Checkpoint {
     brk: u64,
     descriptors: Descriptors,
     stops: Stops,
+    edits: BTreeMap<EditId, Edit>,
     edited: bool,
     objects: Objects,
     in_call: Vec<ThreadId>,
@@ -96,6 +98,7 @@ impl Replay {
             brk: self.brk,
             descriptors: self.descriptors.clone(),
             stops: self.stops.clone(),
+            edits: self.edits.clone(),
             edited: self.edited,
             objects,
             in_call: self.in_call.clone(),
@@ -154,6 +157,8 @@ impl Replay {
         self.descriptors = c.descriptors.clone();
         self.stops = c.stops.clone();
         self.stops.rearm(&mut self.engine);
+        self.edits = c.edits.clone();
+        self.reflip();
         self.edited = c.edited;
         self.in_call = c.in_call.clone();
         self.gone = c.gone.clone();
@@ -194,7 +199,11 @@ impl Replay {
                     r?;
                 }
                 (_, Some((id, _))) => self.restore(id)?,
-                (_, None) => return Err(Error::Internal("no checkpoint at the beginning".into())),
+                (_, None) => {
+                    return Err(Error::Request(
+                        "going back needs checkpoints: ask for them before running".into(),
+                    ));
+                }
             }
             // What is shown again on the way has been shown before.
             self.shown_to = self.shown_to.max(here.min(u64::MAX - 1));

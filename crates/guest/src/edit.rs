@@ -43,6 +43,18 @@ impl Replay {
     /// takes its results from there as long as it makes the same system calls.
     pub fn edit(&mut self, edit: Edit) -> Result<EditId, Error> {
         let id = self.last_edit;
+        if let Edit::Register { register: 16.., .. } = edit {
+            return Err(Error::Request(
+                "general registers are numbered from 0 to 15".into(),
+            ));
+        }
+        if let Edit::Memory { addr, bytes, .. } = &edit
+            && self
+                .engine
+                .owns(*addr, addr.saturating_add(bytes.len() as u64))
+        {
+            return Err(Error::Unmapped(*addr));
+        }
         match &edit {
             Edit::Register { at, .. } | Edit::Memory { at, .. } | Edit::Skip { at } => {
                 self.stops.add_edit(&mut self.engine, at.pc, at.nth, id)?;
@@ -60,6 +72,15 @@ impl Replay {
         self.last_edit += 1;
         self.edits.insert(EditId(id), edit);
         Ok(EditId(id))
+    }
+
+    /// Turns round exactly the branches that the edits say.
+    pub(crate) fn reflip(&mut self) {
+        let always = self.edits.values().filter_map(|e| match e {
+            Edit::BranchAlways { pc } => Some(*pc),
+            _ => None,
+        });
+        self.engine.set_flipped(always.collect());
     }
 
     /// Takes an edit back; what it has done already stays done.

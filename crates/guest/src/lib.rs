@@ -43,11 +43,8 @@
 //!    first that differs ([`Replay::departure`]). After that it runs in a world of its own, is not
 //!    repeatable, and [`Replay::checkpoint`], watches and [`Replay::call`] are refused. What it
 //!    was denied is in [`Replay::denials`].
-//! 10. [`Replay::restore`] and [`Replay::goto`] replace the whole state, edits' effects and
-//!     departure included. An edit that was made after the checkpoint is not armed any more,
-//!     though still listed: make it again. [`Edit::BranchAlways`] is not part of a checkpoint:
-//!     remove it before going back. Going back needs a checkpoint at or before the step, so call
-//!     [`Replay::keep_checkpoints`] at the start.
+//! 10. [`Replay::restore`] and [`Replay::goto`] replace the whole state, the list of edits included:
+//!     an edit made after a checkpoint is gone when the guest is back there.
 //! 11. [`Limits`] of steps and time hold for each run, that of output from [`Replay::limit`] on.
 //!
 //! **The caller**

@@ -101,6 +101,138 @@ fn failed(errno: i32) -> i64 {
     -i64::from(errno)
 }
 
+/// The call changes nothing but the guest: it asks, or works on descriptors that are private.
+fn harmless(call: &Call) -> bool {
+    matches!(
+        call.nr as i64,
+        libc::SYS_read
+            | libc::SYS_pread64
+            | libc::SYS_readv
+            | libc::SYS_preadv
+            | libc::SYS_preadv2
+            | libc::SYS_write
+            | libc::SYS_pwrite64
+            | libc::SYS_writev
+            | libc::SYS_pwritev
+            | libc::SYS_pwritev2
+            | libc::SYS_lseek
+            | libc::SYS_fstat
+            | libc::SYS_stat
+            | libc::SYS_lstat
+            | libc::SYS_newfstatat
+            | libc::SYS_statx
+            | libc::SYS_access
+            | libc::SYS_faccessat
+            | libc::SYS_faccessat2
+            | libc::SYS_readlink
+            | libc::SYS_readlinkat
+            | libc::SYS_getdents
+            | libc::SYS_getdents64
+            | libc::SYS_getxattr
+            | libc::SYS_lgetxattr
+            | libc::SYS_fgetxattr
+            | libc::SYS_listxattr
+            | libc::SYS_llistxattr
+            | libc::SYS_flistxattr
+            | libc::SYS_statfs
+            | libc::SYS_fstatfs
+            | libc::SYS_close
+            | libc::SYS_close_range
+            | libc::SYS_dup
+            | libc::SYS_dup2
+            | libc::SYS_dup3
+            | libc::SYS_fcntl
+            | libc::SYS_ioctl
+            | libc::SYS_flock
+            | libc::SYS_fsync
+            | libc::SYS_fdatasync
+            | libc::SYS_ftruncate
+            | libc::SYS_fallocate
+            | libc::SYS_fadvise64
+            | libc::SYS_readahead
+            | libc::SYS_sync_file_range
+            | libc::SYS_poll
+            | libc::SYS_ppoll
+            | libc::SYS_select
+            | libc::SYS_pselect6
+            | libc::SYS_epoll_create
+            | libc::SYS_epoll_create1
+            | libc::SYS_epoll_ctl
+            | libc::SYS_epoll_wait
+            | libc::SYS_epoll_pwait
+            | libc::SYS_epoll_pwait2
+            | libc::SYS_pipe
+            | libc::SYS_pipe2
+            | libc::SYS_eventfd
+            | libc::SYS_eventfd2
+            | libc::SYS_timerfd_create
+            | libc::SYS_timerfd_settime
+            | libc::SYS_timerfd_gettime
+            | libc::SYS_memfd_create
+            | libc::SYS_inotify_init
+            | libc::SYS_inotify_init1
+            | libc::SYS_inotify_add_watch
+            | libc::SYS_inotify_rm_watch
+            | libc::SYS_signalfd
+            | libc::SYS_signalfd4
+            | libc::SYS_getcwd
+            | libc::SYS_chdir
+            | libc::SYS_fchdir
+            | libc::SYS_umask
+            | libc::SYS_clock_gettime
+            | libc::SYS_clock_getres
+            | libc::SYS_gettimeofday
+            | libc::SYS_time
+            | libc::SYS_times
+            | libc::SYS_getrusage
+            | libc::SYS_sysinfo
+            | libc::SYS_uname
+            | libc::SYS_getrandom
+            | libc::SYS_getuid
+            | libc::SYS_geteuid
+            | libc::SYS_getgid
+            | libc::SYS_getegid
+            | libc::SYS_getresuid
+            | libc::SYS_getresgid
+            | libc::SYS_getgroups
+            | libc::SYS_getppid
+            | libc::SYS_getpgrp
+            | libc::SYS_getpgid
+            | libc::SYS_getsid
+            | libc::SYS_getpriority
+            | libc::SYS_getrlimit
+            | libc::SYS_getcpu
+            | libc::SYS_sched_getaffinity
+            | libc::SYS_sched_getparam
+            | libc::SYS_sched_getscheduler
+            | libc::SYS_sched_get_priority_max
+            | libc::SYS_sched_get_priority_min
+            | libc::SYS_alarm
+            | libc::SYS_setitimer
+            | libc::SYS_getitimer
+            | libc::SYS_timer_create
+            | libc::SYS_timer_settime
+            | libc::SYS_timer_gettime
+            | libc::SYS_timer_getoverrun
+            | libc::SYS_timer_delete
+            | libc::SYS_pause
+            | libc::SYS_rt_sigtimedwait
+            | libc::SYS_rt_sigpending
+            | libc::SYS_rt_sigsuspend
+            | libc::SYS_capget
+            | libc::SYS_membarrier
+            | libc::SYS_mincore
+    ) || (call.nr as i64 == libc::SYS_prlimit64 && (call.args[0] == 0 || call.args[2] == 0))
+}
+
+/// Devices that take what is written to them and keep nothing.
+fn keeps_nothing(path: &[u8]) -> bool {
+    matches!(
+        path,
+        b"/dev/null" | b"/dev/zero" | b"/dev/full" | b"/dev/tty" | b"/dev/stdout" | b"/dev/stderr"
+    )
+}
+
 impl Replay {
     /// Where the run left the recording, if it has.
     pub fn departure(&self) -> Option<&Departure> {
@@ -360,49 +492,28 @@ impl Replay {
             | libc::SYS_clone3
             | libc::SYS_execve
             | libc::SYS_execveat => self.deny(call, libc::EAGAIN),
-            libc::SYS_kill
-            | libc::SYS_tkill
-            | libc::SYS_tgkill
-            | libc::SYS_rt_sigqueueinfo
-            | libc::SYS_socket
-            | libc::SYS_connect
-            | libc::SYS_bind
-            | libc::SYS_sendto
-            | libc::SYS_sendmsg
-            | libc::SYS_mount
-            | libc::SYS_umount2
-            | libc::SYS_reboot
-            | libc::SYS_sethostname
-            | libc::SYS_settimeofday
-            | libc::SYS_clock_settime
-            | libc::SYS_shmget
-            | libc::SYS_msgget
-            | libc::SYS_semget
-            | libc::SYS_mknod
-            | libc::SYS_mknodat
-            | libc::SYS_mkdir
-            | libc::SYS_mkdirat
-            | libc::SYS_rmdir
-            | libc::SYS_link
-            | libc::SYS_linkat
-            | libc::SYS_symlink
-            | libc::SYS_symlinkat => self.deny(call, libc::EACCES),
             libc::SYS_unlink => self.remove(libc::AT_FDCWD as u64, a)?,
             libc::SYS_unlinkat => self.remove(a, b)?,
             libc::SYS_rename => self.rename(libc::AT_FDCWD as u64, a, libc::AT_FDCWD as u64, b)?,
             libc::SYS_renameat | libc::SYS_renameat2 => self.rename(a, b, c, call.args[3])?,
             // Attributes of files are not kept privately; nobody else sees that they are not set.
             libc::SYS_chmod
+            | libc::SYS_fchmod
             | libc::SYS_fchmodat
             | libc::SYS_chown
+            | libc::SYS_fchown
             | libc::SYS_lchown
             | libc::SYS_fchownat
             | libc::SYS_utime
             | libc::SYS_utimes
+            | libc::SYS_futimesat
             | libc::SYS_utimensat
             | libc::SYS_setxattr
             | libc::SYS_lsetxattr
-            | libc::SYS_removexattr => 0,
+            | libc::SYS_fsetxattr
+            | libc::SYS_removexattr
+            | libc::SYS_lremovexattr
+            | libc::SYS_fremovexattr => 0,
             libc::SYS_open => {
                 return self
                     .private_open(call, libc::AT_FDCWD as u64, a, b, 1)
@@ -447,6 +558,7 @@ impl Replay {
             }
             _ => match abi::class(call) {
                 Class::Refused { errno, .. } => failed(errno),
+                Class::Outside if !harmless(call) => self.deny(call, libc::EACCES),
                 _ => return Ok(None),
             },
         }))
@@ -523,11 +635,16 @@ impl Replay {
         let name = text(path, &self.engine.memory);
         let absolute = self.descriptors.absolute(dir, &name);
         let known = self.private()?.stands_in.get(&absolute).cloned();
-        let device = absolute.starts_with(b"/dev/") || absolute.starts_with(b"/proc/");
+        let special = absolute.starts_with(b"/dev/")
+            || absolute.starts_with(b"/proc/")
+            || absolute.starts_with(b"/sys/");
+        if special && writes(flags) && !keeps_nothing(&absolute) {
+            return Ok(self.deny(call, libc::EACCES));
+        }
         let target = match known {
             Some(None) if flags & libc::O_CREAT as u64 == 0 => return Ok(failed(libc::ENOENT)),
             Some(Some(copy)) => Some(copy),
-            _ if !device && writes(flags) => {
+            _ if !special && writes(flags) => {
                 let original = PathBuf::from(std::ffi::OsStr::from_bytes(&absolute));
                 let there = original.exists() && known.is_none();
                 if !there && flags & libc::O_CREAT as u64 == 0 {
@@ -546,11 +663,7 @@ impl Replay {
             }
             _ => None,
         };
-        let mode = if flags_at == 1 {
-            call.args[2]
-        } else {
-            call.args[3]
-        };
+        let mode = call.args[flags_at + 1];
         let bytes = match &target {
             Some(copy) => copy.as_os_str().as_bytes().to_vec(),
             None => absolute,

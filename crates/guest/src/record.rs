@@ -60,6 +60,17 @@ pub struct Recorder {
     /// What the guest believes of its CPUs.
     affinity: Vec<u8>,
     on_crash: Option<OnCrash>,
+    /// The guest is gone.
+    over: bool,
+}
+
+impl Drop for Recorder {
+    fn drop(&mut self) {
+        crate::interrupts::guest(0);
+        if !self.over {
+            self.engine.tracee.kill();
+        }
+    }
 }
 
 /// What is to be known before a call about what it will do.
@@ -106,6 +117,7 @@ impl Recorder {
             beat: HEARTBEAT,
             affinity,
             on_crash,
+            over: false,
         })
     }
 
@@ -138,6 +150,7 @@ impl Recorder {
     /// Runs the guest to its end.
     pub fn run(mut self) -> Result<Recorded, Error> {
         let end = self.drive();
+        self.over = true;
         match end {
             Ok(end) => {
                 let step = self.engine.stats.steps;

@@ -118,7 +118,10 @@ impl Until {
 pub struct Limits {
     pub steps: u64,
     pub time: Duration,
+    /// Bytes of output.
     pub output: u64,
+    /// Bytes of address space beyond what the guest has now.
+    pub memory: u64,
 }
 
 impl Default for Limits {
@@ -127,6 +130,7 @@ impl Default for Limits {
             steps: u64::MAX,
             time: Duration::MAX,
             output: u64::MAX,
+            memory: u64::MAX,
         }
     }
 }
@@ -305,9 +309,26 @@ impl Replay {
     }
 
     /// What an experiment may use from here on.
-    pub fn limit(&mut self, limits: Limits) {
+    pub fn limit(&mut self, limits: Limits) -> Result<(), Error> {
+        if limits.memory != self.limits.memory {
+            let path = format!("/proc/{}/statm", self.engine.tracee.0);
+            let pages = std::fs::read_to_string(path).map_err(|_| Error::Lost)?;
+            let now = pages
+                .split(' ')
+                .next()
+                .and_then(|n| n.parse::<u64>().ok())
+                .unwrap_or(0)
+                << 12;
+            let most = now.saturating_add(limits.memory);
+            let scratch = self.engine.page + u64::from(crate::layout::slot::SCRATCH);
+            self.engine.memory.write_u64(scratch, most)?;
+            self.engine.memory.write_u64(scratch + 8, u64::MAX)?;
+            let args = [0, u64::from(libc::RLIMIT_AS), scratch, 0, 0, 0];
+            self.engine.inject(libc::SYS_prlimit64, args)?;
+        }
         self.limits = limits;
         self.put_out = 0;
+        Ok(())
     }
 
     /// A flag that, once set, stops the run in progress within a fraction of a second.

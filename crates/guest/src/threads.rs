@@ -153,12 +153,22 @@ impl Engine {
             return self.reset_step(step);
         }
         let state = self.green_state()?;
+        // The countdowns of armed stops are one for all threads.
+        let stops = if self.armed.is_empty() {
+            Vec::new()
+        } else {
+            let len = slot::MAX_STOPS as usize * 8;
+            self.memory
+                .read_vec(self.page + u64::from(slot::STOPS), len)?
+        };
         let process = self.tracee;
         let deliverable = self.can_deliver;
         let old = self.threads.current;
         self.exchange(id)?;
         self.can_deliver = deliverable;
         self.tracee = process;
+        let countdowns = self.page + u64::from(slot::STOPS);
+        self.memory.write(countdowns, &stops)?;
         let i = self.threads.find(old).expect("just parked");
         let (_, parked) = &mut self.threads.parked[i];
         let new = parked.green.replace(state);

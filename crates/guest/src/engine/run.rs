@@ -214,6 +214,15 @@ impl Engine {
         }
     }
 
+    /// Makes exactly these branches go the other way.
+    pub(crate) fn set_flipped(&mut self, wanted: FxHashSet<u64>) {
+        let old = std::mem::replace(&mut self.flipped, wanted);
+        let changed: Vec<u64> = old.symmetric_difference(&self.flipped).copied().collect();
+        for pc in changed {
+            self.cache.retire(pc, pc + 1);
+        }
+    }
+
     /// Makes the conditional branch at `pc` go the other way from now on, or not any more.
     pub(crate) fn flip(&mut self, pc: u64, on: bool) {
         if on {

@@ -7,6 +7,7 @@ mod checkpoints;
 mod determinism;
 mod edits;
 mod oracle;
+mod private;
 mod random;
 mod scene;
 mod steps;
