@@ -54,8 +54,21 @@ pub(crate) fn run(args: &[String]) -> Result<bool> {
     let (what, rest) = args
         .split_first()
         .map_or(("", args), |(what, rest)| (what.as_str(), rest));
-    if what != "engine" {
-        bail!("there is `bench engine` only");
+    match what {
+        "engine" => {}
+        "checkpoints" => {
+            let bench = [
+                "bench",
+                "--quiet",
+                "--package",
+                "guest",
+                "--bench",
+                "checkpoints",
+                "--",
+            ];
+            return Ok(tool::cargo().args(bench).args(rest).status()?.success());
+        }
+        _ => bail!("there are `bench engine` and `bench checkpoints`"),
     }
     let flags = Flags::parse(rest, &["--json", "--runs"])?;
     install::missing_programs();

@@ -31,6 +31,7 @@ usage: cargo xtask <verb>
   foreign [FILTER]                  the same for programs that Debian provides
   determinism [--runs N]            twenty guests and five foreign programs, replayed N times (100)
   tidy                              layers, file lengths, forbidden words
+  bench checkpoints [--json]        what checkpoints cost, and going to any step with them
   bench engine [--json] [--runs N] [FILTER]
                                     CPU and wall time against native and `valgrind --tool=none`
 
