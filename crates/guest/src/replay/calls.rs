@@ -2,6 +2,9 @@
 
 use super::*;
 
+/// Mappings from this size on are given huge pages.
+const LARGE: u64 = 4 << 20;
+
 impl Replay {
     pub(super) fn syscall(&mut self) -> Result<Option<End>, Error> {
         self.engine.stats.syscalls += 1;
@@ -253,6 +256,13 @@ impl Replay {
                     };
                     if self.redo(&call)? != ret {
                         return Err(self.diverged("a mapping could not be made again"));
+                    }
+                    // Copying the page tables is what a checkpoint costs; of huge pages there are
+                    // few. Where the kernel has none to give, nothing is lost.
+                    if len >= LARGE && c & libc::PROT_WRITE as u64 != 0 {
+                        let advice = libc::MADV_HUGEPAGE as u64;
+                        self.engine
+                            .inject(libc::SYS_madvise, [at, len, advice, 0, 0, 0])?;
                     }
                 }
                 ret
