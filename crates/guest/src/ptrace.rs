@@ -175,7 +175,12 @@ impl Tracee {
             .1)
     }
 
+    /// Kills and waits for the end. A process that was reaped before is left alone: its number may
+    /// be somebody else's by now.
     pub(crate) fn kill(self) {
+        if self.is_gone() {
+            return;
+        }
         // SAFETY: plain system calls; the process id is one we created and have not reaped.
         unsafe {
             libc::kill(self.0, libc::SIGKILL);
@@ -195,9 +200,20 @@ thread_local! {
 }
 
 impl Tracee {
+    /// The process is not there any more, or is no longer ours to wait for.
+    fn is_gone(self) -> bool {
+        matches!(
+            wait_for(self.0, libc::WNOHANG),
+            Ok(Some((_, Wait::Exited(_) | Wait::Killed(_)))) | Err(_)
+        )
+    }
+
     /// Kills without waiting: giving back the memory of a large process takes milliseconds, which
     /// the kernel can spend on its own.
     pub(crate) fn kill_later(self) {
+        if self.is_gone() {
+            return;
+        }
         // Not on the CPU that tracer and guest share.
         crate::process::set_affinity(self.0, &[0xff; 128]);
         // SAFETY: as for `kill`.
@@ -206,11 +222,7 @@ impl Tracee {
         }
         DYING.with_borrow_mut(|dying| {
             dying.push(self);
-            dying.retain(|t| {
-                let gone =
-                    |w| matches!(w, Ok(Some((_, Wait::Exited(_) | Wait::Killed(_)))) | Err(_));
-                !gone(wait_for(t.0, libc::WNOHANG))
-            });
+            dying.retain(|t| !t.is_gone());
         });
     }
 }
