@@ -26,7 +26,7 @@ use crate::shared::Objects;
 use crate::signals::Disposition;
 use crate::start::{self, Snapshot};
 use crate::stops::{Purpose, Stops};
-use crate::threads::ThreadId;
+use crate::threads::{ThreadId, Threads};
 use crate::watch::Watching;
 use crate::{Crash, End, Error, Stats, special};
 
@@ -1051,6 +1051,10 @@ impl Replay {
         let event = self.take()?.filter(|e| e.kind == Kind::Image);
         let event = event.ok_or(Error::damaged("an exec has no image"))?;
         let snapshot = Snapshot::decode(&event.payload)?;
+        // Whichever thread has made the call is the only one left, and the first.
+        self.engine.threads = Threads::new();
+        self.gone.clear();
+        self.in_call.clear();
         self.names = self.engine.rebuild(&snapshot, &self.files)?;
         self.brk = snapshot.brk;
         self.objects = Objects::default();
