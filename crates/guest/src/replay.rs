@@ -27,7 +27,7 @@ use crate::shared::Objects;
 use crate::signals::Disposition;
 use crate::start::{self, Snapshot};
 use crate::stops::{Purpose, Stops};
-use crate::threads::ThreadId;
+use crate::threads::{ThreadId, Threads};
 use crate::watch::Watching;
 use crate::{Crash, End, Error, Stats, special};
 

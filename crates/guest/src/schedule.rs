@@ -7,7 +7,7 @@ use abi::{Blocking, Call, Plan};
 
 use crate::layout::slot;
 use crate::process::Outcome;
-use crate::ptrace::{Wait, wait_for};
+use crate::ptrace::{Tracee, Wait, wait_for};
 use crate::record::{Prepared, Recorder};
 use crate::recording::Kind;
 use crate::start::recording_class;
@@ -156,9 +156,14 @@ impl Recorder {
     }
 
     fn wait_for_any(&mut self) -> Result<Option<End>, Error> {
-        let Some((tracee, wait)) = wait_for(-1, libc::__WNOTHREAD)? else {
-            return Ok(None);
-        };
+        match wait_for(-1, libc::__WNOTHREAD)? {
+            Some((tracee, wait)) => self.heard(tracee, wait),
+            None => Ok(None),
+        }
+    }
+
+    /// A thread has stopped or ended in the call that it waits in.
+    fn heard(&mut self, tracee: Tracee, wait: Wait) -> Result<Option<End>, Error> {
         let waiting = &self.waiting;
         let id = self
             .engine
@@ -187,6 +192,36 @@ impl Recorder {
             return self.ended(wait).map(Some);
         }
         Ok(None)
+    }
+
+    /// Makes a call of exec. The other threads die of it, and the kernel waits until the tracer has
+    /// taken note of each; the caller goes on under the number of the first thread.
+    pub(crate) fn exec_call(&mut self, call: &Call) -> Result<Outcome, Error> {
+        if !self.engine.threads.several() {
+            return self.engine.guest_call(call);
+        }
+        self.engine.begin_call(call)?;
+        loop {
+            let Some((tracee, wait)) = wait_for(-1, libc::__WNOTHREAD)? else {
+                continue;
+            };
+            match wait {
+                Wait::Event(libc::PTRACE_EVENT_EXEC) => {
+                    self.engine.tracee = tracee;
+                    return Ok(Outcome::Event(libc::PTRACE_EVENT_EXEC));
+                }
+                Wait::Exited(_) | Wait::Killed(_) if tracee.0 == self.leader => {
+                    return Ok(Outcome::Ended(wait));
+                }
+                Wait::Exited(_) | Wait::Killed(_) => {}
+                _ if tracee == self.engine.tracee => {
+                    if let Some(outcome) = self.engine.judge_call(wait)? {
+                        return Ok(outcome);
+                    }
+                }
+                _ => drop(self.heard(tracee, wait)?),
+            }
+        }
     }
 
     /// A new thread of the guest.

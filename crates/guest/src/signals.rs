@@ -209,6 +209,7 @@ impl Engine {
         // SS_DISABLE
         self.memory.write(scratch + 8, &[2])?;
         self.inject(libc::SYS_sigaltstack, [scratch, 0, 0, 0, 0, 0])?;
+        self.altstack = crate::engine::DISABLED_STACK;
         Ok(())
     }
 

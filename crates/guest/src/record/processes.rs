@@ -23,7 +23,7 @@ impl Recorder {
 
     pub(super) fn exec(&mut self, call: &Call) -> Result<Option<End>, Error> {
         let step = self.engine.step()?;
-        match self.engine.guest_call(call)? {
+        match self.exec_call(call)? {
             Outcome::Returned(ret) => self.finish(
                 call,
                 ret,

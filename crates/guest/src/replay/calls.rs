@@ -336,6 +336,10 @@ impl Replay {
         let event = self.take()?.filter(|e| e.kind == Kind::Image);
         let event = event.ok_or(Error::damaged("an exec has no image"))?;
         let snapshot = Snapshot::decode(&event.payload)?;
+        // Whichever thread has made the call is the only one left, and the first.
+        self.engine.threads = Threads::new();
+        self.gone.clear();
+        self.in_call.clear();
         self.names = self.engine.rebuild(&snapshot, &self.files)?;
         self.brk = snapshot.brk;
         self.objects = Objects::default();
