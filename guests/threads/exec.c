@@ -1,6 +1,4 @@
 //! Replaces itself by itself while it has several threads: first from the first thread, then from another one. The
-//! threads that die of it compute, sleep, and wait for input; an exec that fails harms none of them.
-//! threads: yes
 //! flags: -pthread
 //! exit: 7
 #include "guest.h"
