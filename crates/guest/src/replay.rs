@@ -23,7 +23,7 @@ use crate::private::Private;
 use crate::process::Outcome;
 use crate::recording::{CallEffects, Decoder, Event, Kind, Reader};
 use crate::shared::Objects;
-use crate::signals::Disposition;
+use crate::signals::{Disposition, LastFault};
 use crate::start::{self, Snapshot};
 use crate::stops::{Purpose, Stops};
 use crate::threads::{ThreadId, Threads};
@@ -1053,6 +1053,7 @@ impl Replay {
         let snapshot = Snapshot::decode(&event.payload)?;
         // Whichever thread has made the call is the only one left, and the first.
         self.engine.threads = Threads::new();
+        self.engine.last_fault = LastFault::default();
         self.gone.clear();
         self.in_call.clear();
         self.names = self.engine.rebuild(&snapshot, &self.files)?;
