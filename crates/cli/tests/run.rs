@@ -29,6 +29,30 @@ fn exit_status_is_passed_on() {
 }
 
 #[test]
+fn closed_streams_are_closed() {
+    let p = Place::new();
+    let source = "#include <stdio.h>\n#include <fcntl.h>\nint main(void) { int n = 0; for (int i = 0; i < 3; i++) n |= (fcntl(i, F_GETFD) < 0) << i; fprintf(stderr, \"%d\\n\", n); return n; }";
+    let guest = p.build("closed", source, &[]);
+    for (redirection, closed) in [("", 0), ("<&-", 1), (">&-", 2), ("<&- >&-", 3), ("2>&-", 4)] {
+        let wherefore = p.wherefore(&["run", "-q", "--"]);
+        let mut c = std::process::Command::new("sh");
+        c.args(["-c", &format!("exec \"$@\" {redirection}"), "sh"])
+            .arg(wherefore.get_program())
+            .args(wherefore.get_args())
+            .arg(&guest)
+            .stdin(Stdio::null());
+        for (name, value) in wherefore.get_envs() {
+            match value {
+                Some(value) => c.env(name, value),
+                None => c.env_remove(name),
+            };
+        }
+        harness::finish(c).exits(closed);
+        p.say(&["replay", "-q"]).exits(closed);
+    }
+}
+
+#[test]
 fn death_by_signal_is_passed_on() {
     let p = Place::new();
     let source = "#include <signal.h>\n#include <stdlib.h>\n#include <unistd.h>\nint main(int c, char **v) { kill(getpid(), atoi(v[1])); pause(); }";

@@ -18,7 +18,7 @@ use crate::layout::{Layout, REGION_SIZE, slot};
 use crate::maps::{Maps, Protection};
 use crate::memory::Memory;
 use crate::ptrace::{Resume, Tracee, UserRegs, Wait};
-use crate::signals::{Disposition, Dispositions};
+use crate::signals::{Disposition, Dispositions, LastFault};
 use crate::threads::Threads;
 use crate::translate::{Fetch, MAX_INSNS, Point, Request, decode, translate};
 use crate::{Error, Stats};
@@ -122,6 +122,8 @@ pub(crate) struct Engine {
     pub(crate) threads: Threads,
     /// The alternate signal stack of the current thread, as a replay last set it.
     pub(crate) altstack: [u8; 24],
+    /// The last fault of the current thread that its handler was told of.
+    pub(crate) last_fault: LastFault,
     /// Changes whenever guest code that was translated has changed.
     pub(crate) epoch: u64,
     /// The guest believes that it blocks SIGTRAP.
@@ -143,6 +145,7 @@ pub(crate) struct Kept {
     threads: Threads,
     page: u64,
     altstack: [u8; 24],
+    last_fault: LastFault,
 }
 
 struct Fetcher<'a> {
@@ -242,6 +245,7 @@ impl Engine {
             dispositions: Dispositions::inherited(tracee.0),
             threads: Threads::new(),
             altstack: DISABLED_STACK,
+            last_fault: LastFault::default(),
             epoch: 0,
             trap_blocked: false,
             last_branch: 0,
@@ -262,6 +266,7 @@ impl Engine {
             threads: self.threads.clone(),
             page: self.page,
             altstack: self.altstack,
+            last_fault: self.last_fault,
         }
     }
 
@@ -275,6 +280,7 @@ impl Engine {
         self.threads = kept.threads.clone();
         self.page = kept.page;
         self.altstack = kept.altstack;
+        self.last_fault = kept.last_fault;
         self.pending.clear();
         if self.epoch != kept.epoch || self.protected != kept.protected {
             self.cache.clear();

@@ -7,6 +7,8 @@
 //! what no other one needs.
 
 use std::fs::{self, File};
+use std::io::{self, Read, Seek, SeekFrom};
+use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -78,8 +80,7 @@ impl Files {
             let there = self.store.join(&stored);
             if !there.exists() {
                 let temporary = self.store.join(format!("{stored}.{}", std::process::id()));
-                let copied = File::create(&temporary)
-                    .and_then(|mut to| std::io::copy(&mut &source, &mut to));
+                let copied = File::create(&temporary).and_then(|to| copy(&source, &to));
                 if let Err(e) = copied {
                     let _ = fs::remove_file(&temporary);
                     return Err(Error::Disk(e));
@@ -92,5 +93,31 @@ impl Files {
         }
         self.known.insert(stored, ());
         Ok(file)
+    }
+}
+
+/// Copies a file and leaves its holes open: one may look larger than the disk.
+fn copy(mut from: &File, mut to: &File) -> io::Result<()> {
+    let seek = |at: u64, whence| {
+        // SAFETY: a plain system call on a descriptor that is open.
+        let found = unsafe { libc::lseek(from.as_raw_fd(), at as i64, whence) };
+        u64::try_from(found).map_err(|_| io::Error::last_os_error())
+    };
+    to.set_len(from.metadata()?.len())?;
+    let mut at = 0;
+    loop {
+        let (data, end) = match seek(at, libc::SEEK_DATA) {
+            Ok(data) => (data, seek(data, libc::SEEK_HOLE)?),
+            Err(e) if e.raw_os_error() == Some(libc::ENXIO) => return Ok(()),
+            // The file system does not tell.
+            Err(_) => (at, u64::MAX),
+        };
+        from.seek(SeekFrom::Start(data))?;
+        to.seek(SeekFrom::Start(data))?;
+        let n = io::copy(&mut from.take(end - data), &mut to)?;
+        if n == 0 {
+            return Ok(());
+        }
+        at = data + n;
     }
 }

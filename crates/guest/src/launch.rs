@@ -6,6 +6,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
 
 use crate::Error;
 use crate::ptrace::{Resume, Tracee, Wait};
@@ -86,6 +87,25 @@ fn pipe() -> Result<(OwnedFd, OwnedFd), Error> {
     }
 }
 
+/// The standard streams, a bit for each, that were closed when this process began. The runtime opens
+/// those on /dev/null before `main`; a guest that inherits them must find them closed.
+static CLOSED: AtomicU8 = AtomicU8::new(0);
+
+extern "C" fn look_for_closed() {
+    for fd in 0..3 {
+        // SAFETY: a plain system call that changes nothing.
+        if unsafe { libc::fcntl(fd, libc::F_GETFD) } < 0 {
+            CLOSED.fetch_or(1 << fd, Ordering::Relaxed);
+        }
+    }
+}
+
+// SAFETY: the section holds functions of this type, which the C library calls before `main`; this one
+// needs nothing that is not there by then.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static LOOK_FOR_CLOSED: extern "C" fn() = look_for_closed;
+
 /// Starts the program; it is stopped at the exec event, before its first instruction.
 ///
 /// Address randomisation is off, so that a run is cut the same way each time, and signals that the
@@ -127,6 +147,7 @@ pub(crate) fn start(
         .streams
         .each_ref()
         .map(|s| s.as_ref().map_or(-1, |fd| fd.as_raw_fd()));
+    let closed = CLOSED.load(Ordering::Relaxed);
     let (go_read, go_write) = pipe()?;
     let (error_read, error_write) = pipe()?;
 
@@ -152,6 +173,9 @@ pub(crate) fn start(
             let mut failed = false;
             for (n, fd) in streams.iter().enumerate() {
                 failed |= *fd >= 0 && libc::dup2(*fd, n as i32) < 0;
+                if *fd < 0 && closed >> n & 1 != 0 {
+                    libc::close(n as i32);
+                }
             }
             if let Some(cwd) = &cwd {
                 failed |= libc::chdir(cwd.as_ptr()) < 0;

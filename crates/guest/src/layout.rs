@@ -8,18 +8,18 @@
 //!
 //! ```text
 //! base + 0           thread pages, private: copied with the guest by a checkpoint
-//! base + 0x10_0000   table of indirect targets, indexed by the low 16 bits of the address
-//! base + 0x20_0000   second table, hashed, complete
-//! base + 0x70_0000   what the system-call stub may do by itself, one word a call
-//! base + 0x80_0000   ring of system-call results
-//! base + 0x100_0000  first code region
+//! base + 0x100_0000  table of indirect targets, indexed by the low 16 bits of the address
+//! base + 0x110_0000  second table, hashed, complete
+//! base + 0x160_0000  what the system-call stub may do by itself, one word a call
+//! base + 0x170_0000  ring of system-call results
+//! base + 0x1f0_0000  first code region
 //! ```
 
 /// Candidates for `base`; the first that is free in the new image is taken.
 pub(crate) const BASES: [u64; 4] = [0x7000_0000, 0x6000_0000, 0x5000_0000, 0x3000_0000];
 
-pub(crate) const PRIVATE_SIZE: u64 = 0x10_0000;
-pub(crate) const SHARED_SIZE: u64 = 0x100_0000 - PRIVATE_SIZE;
+pub(crate) const PRIVATE_SIZE: u64 = 0x100_0000;
+pub(crate) const SHARED_SIZE: u64 = 0xf0_0000;
 pub(crate) const REGION_SIZE: u64 = 0x400_0000;
 
 /// Bytes each thread has of the private part.
@@ -43,22 +43,22 @@ impl Layout {
         self.base + PRIVATE_SIZE
     }
     pub(crate) fn table(self) -> u64 {
-        self.base + 0x10_0000
+        self.shared()
     }
     pub(crate) fn l2(self) -> u64 {
-        self.base + 0x20_0000
+        self.shared() + 0x10_0000
     }
     pub(crate) fn classes(self) -> u64 {
-        self.base + 0x70_0000
+        self.shared() + 0x60_0000
     }
     pub(crate) fn ring(self) -> u64 {
-        self.base + 0x80_0000
+        self.shared() + 0x70_0000
     }
     pub(crate) fn ring_size(self) -> u64 {
         0x80_0000
     }
     pub(crate) fn first_region(self) -> u64 {
-        self.base + 0x100_0000
+        self.shared() + SHARED_SIZE
     }
 }
 

@@ -163,7 +163,8 @@ impl Outside {
         wrote: Option<&Wrote>,
     ) -> Vec<(u64, Vec<u8>)> {
         let mut out = Vec::new();
-        let mut buffer = vec![0; CHUNK];
+        let longest = self.watched.iter().map(|w| (w.end - w.start) as usize);
+        let mut buffer = vec![0; longest.max().unwrap_or(0).min(CHUNK)];
         for i in 0..self.watched.len() {
             let (start, end) = (self.watched[i].start, self.watched[i].end);
             let is_file = self.watched[i].is_file;

@@ -92,7 +92,52 @@ impl Dispositions {
     }
 }
 
+/// What the kernel remembers of a thread's last fault and shows in every later signal frame. The
+/// engine's own faults are among what it remembers, and a replay has one thread to remember them in,
+/// so frames get what the guest's own faults would have left there.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct LastFault {
+    error: u64,
+    trap: u64,
+    address: u64,
+}
+
+impl LastFault {
+    /// The signal is about an instruction of the guest, and whether that tried to reach an address.
+    fn is_told_by(pending: &Pending) -> Option<bool> {
+        let code = i32::from_le_bytes(pending.info[8..12].try_into().expect("four bytes"));
+        let reached = code != SI_KERNEL;
+        match pending.signal {
+            _ if code <= 0 => None,
+            libc::SIGSEGV | libc::SIGBUS => Some(reached),
+            libc::SIGFPE | libc::SIGILL | libc::SIGTRAP => Some(false),
+            _ => None,
+        }
+    }
+}
+
 impl Engine {
+    /// Puts the guest's last fault into the frame of the handler that is about to begin.
+    fn show_last_fault(&mut self, pending: &Pending) -> Result<(), Error> {
+        let context = self.regs.rdx;
+        if let Some(reached) = LastFault::is_told_by(pending) {
+            self.last_fault.error = self.memory.read_u64(context + UC_ERROR)?;
+            self.last_fault.trap = self.memory.read_u64(context + UC_TRAP)?;
+            if reached {
+                let address = pending.info[16..24].try_into().expect("eight bytes");
+                self.last_fault.address = u64::from_le_bytes(address);
+            }
+        }
+        let LastFault {
+            error,
+            trap,
+            address,
+        } = self.last_fault;
+        self.memory.write_u64(context + UC_ERROR, error)?;
+        self.memory.write_u64(context + UC_TRAP, trap)?;
+        self.memory.write_u64(context + UC_FAULT_ADDRESS, address)
+    }
+
     /// Gives the guest a signal at the present boundary: the kernel pushes the frame, and `regs`
     /// are at the first instruction of the handler. The error case is a second signal that arose
     /// because the frame could not be pushed.
@@ -110,6 +155,7 @@ impl Engine {
             Wait::Signal(libc::SIGTRAP) | Wait::Event(_) => {
                 self.regs = self.tracee.regs()?;
                 self.can_deliver = false;
+                self.show_last_fault(pending)?;
                 let was_blocked = self.trap_blocked;
                 if was_blocked {
                     let at = self.regs.rdx + UC_SIGMASK;
@@ -232,3 +278,9 @@ impl Engine {
 const TRAP: u64 = 1 << (libc::SIGTRAP - 1);
 /// Offset of the signal mask in the kernel's `struct ucontext`.
 const UC_SIGMASK: u64 = 296;
+const UC_ERROR: u64 = 192;
+const UC_TRAP: u64 = 200;
+const UC_FAULT_ADDRESS: u64 = 216;
+
+/// The code of a signal whose cause has no address.
+const SI_KERNEL: i32 = 0x80;

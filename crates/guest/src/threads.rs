@@ -15,6 +15,7 @@ use crate::engine::{Engine, Pending};
 use crate::layout::{MAX_THREADS, slot};
 use crate::memory::Memory;
 use crate::ptrace::{Tracee, UserRegs};
+use crate::signals::LastFault;
 
 /// Names a guest thread in one run: numbered in the order of creation, the first is 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -29,6 +30,7 @@ pub(crate) struct Parked {
     pub(crate) pending: VecDeque<Pending>,
     pub(crate) can_deliver: bool,
     pub(crate) trap_blocked: bool,
+    pub(crate) last_fault: LastFault,
     /// What a replay exchanges: vector state, signal mask, alternate stack.
     pub(crate) green: Option<Green>,
 }
@@ -110,6 +112,7 @@ impl Engine {
             pending: VecDeque::new(),
             can_deliver: false,
             trap_blocked,
+            last_fault: self.last_fault,
             green,
         };
         self.threads.parked.push((id, parked));
@@ -131,6 +134,7 @@ impl Engine {
         std::mem::swap(&mut self.pending, &mut t.pending);
         std::mem::swap(&mut self.can_deliver, &mut t.can_deliver);
         std::mem::swap(&mut self.trap_blocked, &mut t.trap_blocked);
+        std::mem::swap(&mut self.last_fault, &mut t.last_fault);
         self.threads.parked[i].0 = old;
         self.threads.current = id;
         if self.memory.pid() != self.tracee.0 {

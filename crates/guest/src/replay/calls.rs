@@ -338,6 +338,7 @@ impl Replay {
         let snapshot = Snapshot::decode(&event.payload)?;
         // Whichever thread has made the call is the only one left, and the first.
         self.engine.threads = Threads::new();
+        self.engine.last_fault = crate::signals::LastFault::default();
         self.gone.clear();
         self.in_call.clear();
         self.names = self.engine.rebuild(&snapshot, &self.files)?;
