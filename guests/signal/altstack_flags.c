@@ -1,5 +1,4 @@
 //! A signal frame shows the flags of the alternate stack also where there is none.
-//! threads: yes
 //! flags: -pthread
 //! nondeterministic: the first thread has those of whoever started the program
 #include "guest.h"
