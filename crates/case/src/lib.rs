@@ -14,12 +14,15 @@ mod frames;
 mod info;
 mod meta;
 mod moment;
+mod point;
 mod position;
 mod program;
 mod remove;
 mod replay;
 mod run;
+mod slice;
 mod store;
+mod trace;
 
 pub use cost::Cost;
 pub use crash::{CrashReport, Sent, SignalName};
@@ -27,10 +30,14 @@ pub use error::Error;
 pub use frames::{Excerpt, Frame, FrameList, Parameter, SourceLine};
 pub use info::{InfoReport, ListReport, RecordingInfo, StoredFile};
 pub use meta::{Ended, Figures, Meta};
+pub use point::Point;
 pub use position::{Instruction, Position};
 pub use remove::RemoveReport;
 pub use replay::{Audience, ReplayEnd, ReplayReport, ReplayRequest, Stream};
 pub use run::{RunReport, RunRequest};
+pub use slice::{
+    About, Dependence, Instance, SliceFigures, SliceReport, SliceRequest, SourcePlace, Statement,
+};
 pub use store::{RecordingName, default_folder};
 
 use std::path::PathBuf;
@@ -62,6 +69,15 @@ impl Case {
         audience: Rc<dyn Audience>,
     ) -> Result<ReplayReport, Error> {
         replay::replay(&self.store, request, audience)
+    }
+
+    /// The statements that had to do with a value or a failure.
+    pub fn slice(
+        &self,
+        request: &SliceRequest,
+        audience: Rc<dyn Audience>,
+    ) -> Result<SliceReport, Error> {
+        slice::slice(&self.store, request, &audience)
     }
 
     /// All recordings, the oldest first.

@@ -168,4 +168,7 @@ pub trait Listener: Send {
     fn shapes_heard(&self) -> usize;
 
     fn hear(&mut self, part: Part<'_>);
+
+    /// For whoever gets it back.
+    fn into_any(self: Box<Self>) -> Box<dyn std::any::Any>;
 }

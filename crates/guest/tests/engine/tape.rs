@@ -109,6 +109,10 @@ impl Listener for Plain {
         }
         assert!(events.is_empty(), "events are within their part");
     }
+
+    fn into_any(self: Box<Self>) -> Box<dyn std::any::Any> {
+        self
+    }
 }
 
 fn register(regs: &UserRegs, n: u8) -> u64 {
