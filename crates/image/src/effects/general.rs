@@ -27,13 +27,13 @@ pub(super) fn instruction(b: &mut Builder<'_>) -> bool {
         M::And | M::Or | M::Xor | M::Test | M::Not => logic(b),
         M::Inc | M::Dec | M::Neg | M::Add | M::Sub | M::Cmp => {
             let mut from = b.inputs(0);
-            // Carries go up only; a result's low bytes do not depend on high ones. Not used.
             from.dedup();
             if b.writes(0) {
                 b.put(0, 0, from.clone());
             }
             b.flags(&from);
         }
+        M::Bsf | M::Bsr => scan(b),
         M::Cbw => extend_in(b, 1, 2),
         M::Cwde => extend_in(b, 2, 4),
         M::Cdqe => extend_in(b, 4, 8),
@@ -339,6 +339,21 @@ fn logic(b: &mut Builder<'_>) {
             .collect();
     }
     b.flags(&inputs);
+}
+
+/// The place of a bit. If there is none, the register stays as it is, all of it.
+fn scan(b: &mut Builder<'_>) {
+    let mut from: Sources = b.operand(1).map(whole).into_iter().collect();
+    let to = range(b.register(0));
+    let to = if to.len == 4 {
+        RegRange { len: 8, ..to }
+    } else {
+        to
+    };
+    let flags = from.clone();
+    from.push(by_lane(to, 1));
+    b.set(to, 1, from);
+    b.flags(&flags);
 }
 
 fn xadd(b: &mut Builder<'_>) {

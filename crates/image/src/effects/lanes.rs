@@ -97,7 +97,8 @@ fn chosen(mnemonic: Mnemonic) -> Option<u16> {
 pub(super) fn instruction(b: &mut Builder<'_>) -> bool {
     let target = b.register(0);
     let to_vector = target.is_vector_register() || target.is_mm();
-    if !to_vector && !(b.i.op_count() > 0 && b.i.op0_kind() == OpKind::Memory) {
+    let to_memory = b.i.op_count() > 0 && b.i.op0_kind() == OpKind::Memory;
+    if !(to_vector || to_memory) {
         return false;
     }
     if constant(b) {

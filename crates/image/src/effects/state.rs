@@ -178,18 +178,14 @@ fn legacy(b: &mut Builder<'_>) {
         at: 0,
         len: 512,
     };
-    let mut covered = Vec::new();
     for part in state_parts(false, 3) {
-        let len = part.register.len;
-        let (at, len) = if part.register == file::MXCSR_CONTROL {
-            (24, 4)
-        } else if part.register == file::MXCSR_FLAGS {
-            (24, 4)
+        // Control and flags of MXCSR are interleaved.
+        let interleaved = matches!(part.register, file::MXCSR_CONTROL | file::MXCSR_FLAGS);
+        let memory = if interleaved {
+            place.part(24, 4)
         } else {
-            (part.at, len)
+            place.part(part.at, part.register.len)
         };
-        let memory = place.part(at, len);
-        let interleaved = at == 24;
         if !writes {
             let lane = u16::from(!interleaved);
             b.set(part.register, lane, smallvec![by_lane(memory, lane)]);
@@ -199,7 +195,6 @@ fn legacy(b: &mut Builder<'_>) {
             let from = smallvec![whole(file::MXCSR_CONTROL), whole(file::MXCSR_FLAGS)];
             b.set(memory, 0, from);
         }
-        covered.push((at, at + len));
     }
     if writes {
         // Tags, pointers, the mask of MXCSR, and what is reserved.

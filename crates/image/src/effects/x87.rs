@@ -48,7 +48,7 @@ pub(super) fn instruction(b: &mut Builder<'_>) -> bool {
             let other = other(b);
             b.copy(ST0, other);
             b.copy(other, ST0);
-            condition(b);
+            condition(b, &Sources::new());
             return true;
         }
         M::Fincstp => {
@@ -61,7 +61,11 @@ pub(super) fn instruction(b: &mut Builder<'_>) -> bool {
             b.copy(X87_STACK.part(0, X87), X87_STACK.part(7 * X87, X87));
             return true;
         }
-        M::Ffree | M::Ffreep | M::Emms | M::Femms => return true,
+        M::Ffree | M::Ffreep => {
+            condition(b, &Sources::new());
+            return true;
+        }
+        M::Emms | M::Femms => return true,
         _ => {}
     }
     if !is_x87(b) {
@@ -112,7 +116,7 @@ pub(super) fn instruction(b: &mut Builder<'_>) -> bool {
             from.extend(source(b));
             exceptions(b, &from);
             b.flags(&from);
-            condition(b);
+            condition(b, &Sources::new());
             if matches!(name, M::Fcomip | M::Fucomip) {
                 rotate_up(b, 1);
             }
@@ -141,7 +145,7 @@ pub(super) fn instruction(b: &mut Builder<'_>) -> bool {
         M::Fchs | M::Fabs => {
             // Only the sign, in the top byte.
             b.set(ST0.part(9, 1), 0, smallvec![whole(ST0.part(9, 1))]);
-            condition(b);
+            condition(b, &Sources::new());
         }
         M::Fsqrt | M::Frndint | M::F2xm1 => {
             arithmetic(b, ST0, smallvec![whole(ST0), whole(X87_CONTROL)]);
@@ -176,7 +180,7 @@ pub(super) fn instruction(b: &mut Builder<'_>) -> bool {
             from.push(by_lane(other(b), 1));
             from.push(by_lane(ST0, 1));
             b.set(ST0, 1, from);
-            condition(b);
+            condition(b, &Sources::new());
         }
         _ => everything(b),
     }
@@ -226,7 +230,7 @@ fn target(b: &Builder<'_>) -> RegRange {
 
 fn arithmetic(b: &mut Builder<'_>, to: RegRange, from: Sources) {
     exceptions(b, &from);
-    condition(b);
+    condition(b, &from);
     b.set(to, 0, from);
 }
 
@@ -239,18 +243,18 @@ fn exceptions(b: &mut Builder<'_>, from: &Sources) {
 }
 
 /// C1 says which way was rounded, or is cleared; the others are undefined.
-fn condition(b: &mut Builder<'_>) {
-    let from = smallvec![
-        whole(X87_CONDITION),
-        whole(ST0),
-        whole(ST1),
-        whole(X87_CONTROL)
-    ];
-    b.set(X87_CONDITION, 0, from);
+fn condition(b: &mut Builder<'_>, from: &Sources) {
+    let mut inputs = whole_of(from);
+    inputs.push(whole(X87_CONDITION));
+    let to = X87_CONDITION.into();
+    // Part of an instruction that compares has set it already.
+    if b.out.transfers.iter().all(|t| t.to != to) {
+        b.set(X87_CONDITION, 0, inputs);
+    }
 }
 
 fn push(b: &mut Builder<'_>, from: Sources) {
-    condition(b);
+    condition(b, &Sources::new());
     // All inputs are read before any output is written.
     b.copy(X87_STACK.part(X87, 7 * X87), X87_STACK.part(0, 7 * X87));
     let lane = u16::from(from.iter().any(|s| s.lane == 1));
@@ -263,7 +267,7 @@ fn rotate_up(b: &mut Builder<'_>, times: u16) {
     if times == 0 {
         return;
     }
-    condition(b);
+    condition(b, &Sources::new());
     let renamed = |at: u16| {
         let slot = (at - X87_STACK.at) / X87;
         X87_STACK.at + (slot + 8 - times) % 8 * X87 + at % X87
@@ -300,6 +304,7 @@ fn store(b: &mut Builder<'_>) {
             } else {
                 let from: Sources = smallvec![whole(ST0), whole(X87_CONTROL)];
                 exceptions(b, &from);
+                condition(b, &from);
                 b.set(to, 0, from);
             }
         }
@@ -309,7 +314,7 @@ fn store(b: &mut Builder<'_>) {
             b.copy(to, ST0);
         }
     }
-    condition(b);
+    condition(b, &Sources::new());
     if !matches!(name, M::Fst | M::Fist) {
         rotate_up(b, 1);
     }
