@@ -306,11 +306,7 @@ impl Recorder {
     }
 
     /// FUTEX_WAKE_OP: changes the second word and wakes on both.
-    fn wake_op(
-        &mut self,
-        call: &Call,
-        key: Key,
-    ) -> Result<Result<Option<End>, Prepared>, Error> {
+    fn wake_op(&mut self, call: &Call, key: Key) -> Result<Result<Option<End>, Prepared>, Error> {
         let [_, _, value, second, addr2, code] = call.args;
         let Some(old) = self.word(addr2) else {
             return self.futex_done(call, -i64::from(libc::EFAULT), Vec::new());
@@ -342,10 +338,7 @@ impl Recorder {
         let write = self.set_word(addr2, new)?;
         let mut woken = self.wake(key, value as u32, ANY)?;
         if holds {
-            let other = Key {
-                addr: addr2,
-                ..key
-            };
+            let other = Key { addr: addr2, ..key };
             woken += self.wake(other, second as u32, ANY)?;
         }
         self.futex_done(call, woken, vec![write])
@@ -392,11 +385,7 @@ impl Recorder {
         self.sleep(call, prepared, key, ANY, true).map(Ok)
     }
 
-    fn unlock_pi(
-        &mut self,
-        call: &Call,
-        key: Key,
-    ) -> Result<Result<Option<End>, Prepared>, Error> {
+    fn unlock_pi(&mut self, call: &Call, key: Key) -> Result<Result<Option<End>, Prepared>, Error> {
         let me = self.engine.tracee.0 as u32;
         let Some(word) = self.word(key.addr) else {
             return self.futex_done(call, -i64::from(libc::EFAULT), Vec::new());
@@ -520,9 +509,7 @@ impl Recorder {
     pub(crate) fn nobody_can_wake(&self, threads: &[ThreadId]) -> bool {
         threads.iter().all(|id| {
             self.waiting.iter().any(|w| {
-                w.thread == *id
-                    && w.outcome.is_none()
-                    && w.sleeper.is_some_and(|s| !s.timed)
+                w.thread == *id && w.outcome.is_none() && w.sleeper.is_some_and(|s| !s.timed)
             })
         })
     }

@@ -259,7 +259,8 @@ impl Adversary {
             if self.short.is_some() {
                 // A walk at random rather than in a circle.
                 let any = ready[random.below(ready.len() as u64) as usize];
-                self.priorities.insert(any, 1 + random.below(1 << 40) as i64);
+                self.priorities
+                    .insert(any, 1 + random.below(1 << 40) as i64);
             }
         }
         let priority = |id: &&ThreadId| self.priorities.get(id).copied().unwrap_or(0);

@@ -9,16 +9,16 @@ use crate::files::Files;
 use crate::launch::{self, Launch};
 use crate::layout::slot;
 use crate::outside::Outside;
+use crate::policy::{Policy, Schedule, Why};
 use crate::process::Outcome;
 use crate::ptrace::{Resume, Tracee, Wait, wait_for};
 use crate::recording::{CallEffects, Event, FileRef, Kind, Writer};
 use crate::report::{Deadlock, OnCrash, OnDeadlock};
-use crate::policy::{Policy, Schedule, Why};
 use crate::schedule::Waiting;
 use crate::shared::segment;
 use crate::signals::Disposition;
-use crate::start::{self, recording_class};
 use crate::sites::{Hunt, Sites};
+use crate::start::{self, recording_class};
 use crate::threads::{About, ThreadId};
 use crate::{Crash, End, Error, Stats, special};
 

@@ -147,9 +147,7 @@ impl Recorder {
             };
             let ready: Vec<ThreadId> = ids.iter().copied().filter(|id| !waits(id)).collect();
             if !ready.is_empty() {
-                break self
-                    .policy
-                    .choose(step, &ready, here, why, &mut self.notes);
+                break self.policy.choose(step, &ready, here, why, &mut self.notes);
             }
             if ids.is_empty() {
                 return Err(Error::Internal("no thread is left".into()));

@@ -9,13 +9,13 @@
 use iced_x86::{Code, Instruction, Mnemonic, OpKind, Register};
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use crate::End;
 use crate::Error;
 use crate::engine::Engine;
 use crate::layout::slot;
 use crate::policy::Why;
 use crate::record::Recorder;
 use crate::translate::Superblock;
-use crate::End;
 
 /// Executions of a `pause` in a row that a thread may have.
 const SPINS: u64 = 8;
@@ -83,7 +83,8 @@ fn kind(insn: &Instruction) -> Option<Site> {
     }
     // What is addressed through the stack registers is rarely anybody else's.
     let base = insn.memory_base().full_register();
-    let own = matches!(base, Register::RSP | Register::RBP) || insn.segment_prefix() != Register::None;
+    let own =
+        matches!(base, Register::RSP | Register::RBP) || insn.segment_prefix() != Register::None;
     (!own).then_some(Site::Access)
 }
 

@@ -311,7 +311,14 @@ impl Engine {
                 self.threads.call_it(tid, &name);
             }
             libc::SYS_openat | libc::SYS_open => {
-                let path = text(if call.nr as i64 == libc::SYS_openat { b } else { a }, 40);
+                let path = text(
+                    if call.nr as i64 == libc::SYS_openat {
+                        b
+                    } else {
+                        a
+                    },
+                    40,
+                );
                 let path = path.split(|&b| b == 0).next().unwrap_or(&[]);
                 let tid = std::str::from_utf8(path)
                     .ok()

@@ -5,6 +5,7 @@ mod list;
 mod paint;
 mod position;
 mod stats;
+mod threads;
 
 use std::io::Write;
 
@@ -13,6 +14,7 @@ pub(crate) use list::{info, list};
 pub(crate) use paint::Paint;
 pub(crate) use position::position;
 pub(crate) use stats::stats;
+pub(crate) use threads::{chaos, deadlock, schedule};
 
 use case::{Ended, RecordingName};
 
@@ -29,6 +31,7 @@ pub(crate) fn phrase(ended: &Ended) -> String {
         Ended::Running { pid, .. } => format!("running (pid {pid})"),
         Ended::Exited { status } => format!("exit {status}"),
         Ended::Killed { signal } => case::signal_name(*signal),
+        Ended::Deadlocked => "deadlock".to_owned(),
         Ended::Failed { .. } => "failed".to_owned(),
         Ended::Aborted => "aborted".to_owned(),
     }
@@ -38,6 +41,7 @@ pub(crate) fn ended(name: &RecordingName, ended: &Ended) -> String {
     let how = match ended {
         Ended::Exited { status } => format!("exited with status {status}"),
         Ended::Killed { signal } => format!("died of {}", case::signal_name(*signal)),
+        Ended::Deadlocked => "was ended in a deadlock".to_owned(),
         other => phrase(other),
     };
     format!("wherefore: {name}: the program {how}\n")
