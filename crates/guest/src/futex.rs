@@ -264,7 +264,9 @@ impl Recorder {
     /// The call that a sleeping thread waits in comes out with zero.
     fn rouse(&mut self, i: usize) -> Result<(), Error> {
         let (here, id) = (self.engine.threads.current, self.waiting[i].thread);
-        self.engine.exchange(id)?;
+        if id != here {
+            self.engine.exchange(id)?;
+        }
         let tracee = self.engine.tracee;
         tracee.interrupt()?;
         let gadget = self.engine.cache.regions[0].labels.gadget;
@@ -286,7 +288,10 @@ impl Recorder {
             }
         };
         self.waiting[i].outcome = Some(outcome);
-        self.engine.exchange(here)
+        if id != here {
+            self.engine.exchange(here)?;
+        }
+        Ok(())
     }
 
     fn requeue(&mut self, from: Key, to: Key, n: u32) -> i64 {
