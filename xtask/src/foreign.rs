@@ -141,6 +141,7 @@ impl Sketch {
             },
             fill,
             ending: None,
+            hangs: false,
             nondeterministic: self.nondeterministic,
             children: self.children,
             limit: Duration::from_secs(120),

@@ -34,6 +34,8 @@ usage: cargo xtask <verb>
   bench checkpoints [--json]        what checkpoints cost, and going to any step with them
   bench engine [--json] [--runs N] [FILTER]
                                     CPU and wall time against native and `valgrind --tool=none`
+  bench threads [--json] [--runs N] [FILTER]
+                                    threads: CPU against native on one core and helgrind
 
 WHEREFORE=path uses that binary instead of building this one.";
 

@@ -19,6 +19,8 @@ pub enum Error {
     NameTaken(String),
     /// The recording is still being made by this process.
     Running { name: String, pid: i32 },
+    /// A list of switches that cannot be read, with all that is wrong with it.
+    Schedule { file: PathBuf, wrong: Vec<String> },
     /// A step that the recording does not have.
     NoSuchStep { step: u64, steps: u64 },
     /// A place that the program or its run does not have.
@@ -56,6 +58,7 @@ impl Error {
                 | Error::NoSuchStep { .. }
                 | Error::NoSuchPlace(_)
                 | Error::Request(_)
+                | Error::Schedule { .. }
         )
     }
 }
@@ -93,6 +96,10 @@ impl fmt::Display for Error {
                 f,
                 "`{name}` is still being recorded by process {pid}; wait for it to end"
             ),
+            Error::Schedule { file, wrong } => {
+                write!(f, "cannot use the schedule {}", file.display())?;
+                wrong.iter().try_for_each(|w| write!(f, "\n  {w}"))
+            }
             Error::NoSuchStep { step, steps } => write!(
                 f,
                 "there is no step {step}: the recording ends at step {steps}"

@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod access;
+mod chaos;
 mod cost;
 mod crash;
 mod error;
@@ -20,10 +21,13 @@ mod program;
 mod remove;
 mod replay;
 mod run;
+mod schedule;
 mod slice;
 mod store;
+mod threads;
 mod trace;
 
+pub use chaos::{ChaosAudience, ChaosReport, ChaosRequest, Ending, Failure};
 pub use cost::Cost;
 pub use crash::{CrashReport, Sent, SignalName};
 pub use error::Error;
@@ -35,10 +39,12 @@ pub use position::{Instruction, Position};
 pub use remove::RemoveReport;
 pub use replay::{Audience, ReplayEnd, ReplayReport, ReplayRequest, Stream};
 pub use run::{RunReport, RunRequest};
+pub use schedule::{ScheduleReport, Switch};
 pub use slice::{
     About, Dependence, Instance, SliceFigures, SliceReport, SliceRequest, SourcePlace, Statement,
 };
 pub use store::{RecordingName, default_folder};
+pub use threads::{DeadlockReport, ThreadInfo, ThreadLabel, ThreadReport, Wait};
 
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -57,9 +63,33 @@ impl Case {
         }
     }
 
-    /// Runs a program and records it.
-    pub fn run(&self, request: &RunRequest) -> Result<RunReport, Error> {
-        run::run(&self.store, request)
+    /// Runs a program and records it. `stuck` is told when no thread can run but a signal might
+    /// help.
+    pub fn run(
+        &self,
+        request: &RunRequest,
+        stuck: Rc<dyn Fn(&DeadlockReport)>,
+    ) -> Result<RunReport, Error> {
+        run::run(
+            &self.store,
+            request,
+            &run::Surroundings::default(),
+            Some(stuck),
+        )
+    }
+
+    /// Runs a program many times under hostile schedules, until it fails.
+    pub fn chaos(
+        &self,
+        request: &ChaosRequest,
+        audience: &dyn ChaosAudience,
+    ) -> Result<ChaosReport, Error> {
+        chaos::chaos(&self.store, request, audience)
+    }
+
+    /// The changes of turn in a recording; the latest if none is named.
+    pub fn schedule(&self, name: Option<&str>) -> Result<ScheduleReport, Error> {
+        schedule::schedule(&self.store, name)
     }
 
     /// Runs a recording again.

@@ -19,6 +19,7 @@ use crate::maps::{Maps, Protection};
 use crate::memory::Memory;
 use crate::ptrace::{Resume, Tracee, UserRegs, Wait};
 use crate::signals::{Disposition, Dispositions, LastFault};
+use crate::sites::Hunt;
 use crate::threads::Threads;
 use crate::translate::{Fetch, MAX_INSNS, Point, Request, decode, translate};
 use crate::{Error, Stats};
@@ -121,6 +122,8 @@ pub(crate) struct Engine {
     pub(crate) stats: Stats,
     pub(crate) dispositions: Dispositions,
     pub(crate) threads: Threads,
+    /// Instructions that the scheduler is interested in, while recording.
+    pub(crate) hunt: Option<Hunt>,
     /// The alternate signal stack of the current thread, as a replay last set it.
     pub(crate) altstack: [u8; 24],
     /// The last fault of the current thread that its handler was told of.
@@ -245,7 +248,8 @@ impl Engine {
             flipped: FxHashSet::default(),
             stats: Stats::default(),
             dispositions: Dispositions::inherited(tracee.0),
-            threads: Threads::new(),
+            threads: Threads::new(tracee.0, 0),
+            hunt: None,
             altstack: DISABLED_STACK,
             last_fault: LastFault::default(),
             epoch: 0,

@@ -105,6 +105,8 @@ pub(crate) mod slot {
     pub(crate) const NEXT: u32 = 0x88;
     /// The six arguments of the system call in progress.
     pub(crate) const ARGS: u32 = 0x90;
+    /// A word that is always zero: sleeping threads wait on it in the kernel.
+    pub(crate) const NOBODY: u32 = 0xc0;
     /// Countdown of each armed stop.
     pub(crate) const STOPS: u32 = 0x1000;
     pub(crate) const MAX_STOPS: u32 = 512;

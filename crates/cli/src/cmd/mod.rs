@@ -1,10 +1,12 @@
 //! The verbs.
 
+mod chaos;
 mod info;
 mod ls;
 mod replay;
 mod rm;
 mod run;
+mod schedule;
 mod slice;
 
 use std::io::Write;
@@ -30,6 +32,7 @@ pub(crate) fn dispatch(args: &Args) -> Result<Exit> {
         Verb::Replay(a) => replay::replay(&case, a, paint),
         Verb::Slice(a) => slice::slice(&case, a, paint),
         Verb::Ls(a) => ls::ls(&case, a),
+        Verb::Schedule(a) => schedule::schedule(&case, a),
         Verb::Info(a) => info::info(&case, a),
         Verb::Rm(a) => rm::rm(&case, a),
     }

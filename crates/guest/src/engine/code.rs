@@ -54,6 +54,9 @@ impl Engine {
             return Ok(None);
         }
         block.flip(&self.flipped);
+        if let Some(hunt) = &mut self.hunt {
+            hunt.look(&block);
+        }
         self.guard_pages(&block.ranges)?;
         let region = self.region_for(pc)?;
         let request = Request {
