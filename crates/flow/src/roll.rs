@@ -54,8 +54,15 @@ struct Reader {
 /// A place in the roll from which it can be followed.
 struct Mark {
     reader: Reader,
-    at: usize,
-    event: usize,
+    at: u32,
+    event: u32,
+}
+
+/// The tape as it was handed over.
+struct Piece {
+    records: Box<[u8]>,
+    events: Vec<(u32, Event)>,
+    marks: Vec<Mark>,
 }
 
 /// One record or event, as the walk gives it.
@@ -80,7 +87,8 @@ pub struct Execution {
 #[derive(Clone, Copy, Debug)]
 pub enum What {
     Record {
-        at: usize,
+        piece: u32,
+        at: u32,
         shape: u32,
         rsp: u64,
         rbp: u64,
@@ -88,7 +96,10 @@ pub enum What {
         /// Number that the first call in it has.
         first_frame: u32,
     },
-    Event(usize),
+    Event {
+        piece: u32,
+        n: u32,
+    },
 }
 
 /// What is known of taped code, for all rolls of a guest.
@@ -142,12 +153,10 @@ impl Codes {
 /// Tape that is kept.
 pub struct Roll {
     pub codes: Codes,
-    records: Vec<u8>,
-    events: Vec<(usize, Event)>,
+    pieces: Vec<Piece>,
+    bytes: usize,
     frames: Vec<Frame>,
-    marks: Vec<Mark>,
     reader: Reader,
-    since_mark: usize,
     /// How often each shape was gone through.
     pub counts: Vec<u64>,
     first_step: u64,
@@ -158,15 +167,14 @@ impl Roll {
         let counts = vec![0; codes.len()];
         Roll {
             codes,
-            records: Vec::new(),
-            events: Vec::new(),
+            pieces: Vec::new(),
+            bytes: 0,
             frames: vec![Frame {
                 parent: FrameId(0),
                 call: Node { step: 0, pc: 0 },
                 slot: u64::MAX,
                 signal: false,
             }],
-            marks: Vec::new(),
             reader: Reader {
                 step: 0,
                 pc: 0,
@@ -178,7 +186,6 @@ impl Roll {
                 next: 1,
                 others: SmallVec::new(),
             },
-            since_mark: usize::MAX,
             counts,
             first_step: u64::MAX,
         }
@@ -204,11 +211,11 @@ impl Roll {
     }
 
     pub fn bytes(&self) -> usize {
-        self.records.len()
+        self.bytes
     }
 
-    pub fn event(&self, n: usize) -> &Event {
-        &self.events[n].1
+    pub fn event(&self, piece: u32, n: u32) -> &Event {
+        &self.pieces[piece as usize].events[n as usize].1
     }
 
     pub fn frame(&self, f: FrameId) -> Frame {
@@ -219,64 +226,54 @@ impl Roll {
         self.frames.len()
     }
 
-    pub fn values(&self, at: usize, shape: u32, rsp: u64, rbp: u64, fs_base: u64) -> Values<'_> {
-        let len = self.codes.shape(shape).record_len();
-        Values {
-            record: &self.records[at..at + len],
-            rsp,
-            rbp,
-            fs_base,
-        }
+    pub fn values(&self, piece: u32, at: u32) -> &[u8] {
+        &self.pieces[piece as usize].records[at as usize..]
     }
 
-    fn follow(&mut self, from: usize, events: usize) {
+    /// Follows a new piece, and keeps the reader's state on the way.
+    fn follow(&mut self, piece: &mut Piece) {
         let mut reader = self.reader.clone();
-        let (mut at, mut event) = (from, events);
-        let mut records = std::mem::take(&mut self.records);
-        let list = std::mem::take(&mut self.events);
-        let end = records.len();
+        let (mut at, mut event, mut since) = (0, 0, SPACING);
         loop {
-            if self.since_mark >= SPACING {
-                self.since_mark = 0;
-                self.marks.push(Mark {
+            if since >= SPACING {
+                since = 0;
+                piece.marks.push(Mark {
                     reader: reader.clone(),
-                    at,
-                    event,
+                    at: at as u32,
+                    event: event as u32,
                 });
             }
-            self.since_mark += 1;
-            if let Some((n, e)) = list.get(event)
-                && *n <= at
+            since += 1;
+            if let Some((n, e)) = piece.events.get(event)
+                && *n as usize <= at
             {
                 reader.event(e, &mut self.frames);
                 event += 1;
                 continue;
             }
-            if at >= end {
+            let Some(bytes) = piece.records.get(at..).filter(|b| !b.is_empty()) else {
                 break;
-            }
-            let shape = u32::from_le_bytes(records[at..at + 4].try_into().expect("four bytes"));
+            };
+            let shape = u32::from_le_bytes(bytes[..4].try_into().expect("four bytes"));
             self.counts[shape as usize] += 1;
-            at += reader.record(&self.codes, &records[at..], shape, &mut self.frames);
+            at += reader.record(&self.codes, bytes, shape, &mut self.frames);
         }
-        std::mem::swap(&mut self.records, &mut records);
-        self.events = list;
         self.reader = reader;
     }
 
     /// Walks everything from the last to the first.
     pub fn backward(&self, mut f: impl FnMut(&Item) -> bool) {
         let mut items = Vec::new();
-        let (mut end, mut end_event) = (self.records.len(), self.events.len());
-        for mark in self.marks.iter().rev() {
-            items.clear();
-            self.expand(mark, end, end_event, &mut items);
-            for item in items.iter().rev() {
-                if !f(item) {
-                    return;
+        for (p, piece) in self.pieces.iter().enumerate().rev() {
+            for n in (0..piece.marks.len()).rev() {
+                items.clear();
+                self.expand(p, n, &mut items);
+                for item in items.iter().rev() {
+                    if !f(item) {
+                        return;
+                    }
                 }
             }
-            (end, end_event) = (mark.at, mark.event);
         }
     }
 
@@ -288,18 +285,18 @@ impl Roll {
     /// The same from `step` on, or from a little before.
     pub fn forward_from(&self, step: u64, mut f: impl FnMut(&Item) -> bool) {
         let mut items = Vec::new();
-        let first = self.marks.partition_point(|m| m.reader.step <= step);
-        let marks = self.marks.iter().enumerate();
-        for (n, mark) in marks.skip(first.saturating_sub(1)) {
-            let (end, end_event) = match self.marks.get(n + 1) {
-                Some(next) => (next.at, next.event),
-                None => (self.records.len(), self.events.len()),
-            };
-            items.clear();
-            self.expand(mark, end, end_event, &mut items);
-            for item in &items {
-                if !f(item) {
-                    return;
+        let begins = |p: &Piece| p.marks[0].reader.step;
+        let first = self.pieces.partition_point(|p| begins(p) <= step);
+        let first = first.saturating_sub(1);
+        for (p, piece) in self.pieces.iter().enumerate().skip(first) {
+            let from = piece.marks.partition_point(|m| m.reader.step <= step);
+            for n in from.saturating_sub(1)..piece.marks.len() {
+                items.clear();
+                self.expand(p, n, &mut items);
+                for item in &items {
+                    if !f(item) {
+                        return;
+                    }
                 }
             }
         }
@@ -351,7 +348,7 @@ impl Roll {
                         }
                     }
                 }
-                What::Event(n) => match self.event(n) {
+                What::Event { piece, n } => match self.event(piece, n) {
                     Event::Enter { pc, .. } if wanted(*pc) => {
                         tell(item.step, *pc, item.frame);
                     }
@@ -365,13 +362,20 @@ impl Roll {
         });
     }
 
-    fn expand(&self, mark: &Mark, end: usize, end_event: usize, items: &mut Vec<Item>) {
+    /// What lies between mark `n` of a piece and the next.
+    fn expand(&self, p: usize, n: usize, items: &mut Vec<Item>) {
+        let piece = &self.pieces[p];
+        let mark = &piece.marks[n];
+        let (end, end_event) = match piece.marks.get(n + 1) {
+            Some(next) => (next.at as usize, next.event as usize),
+            None => (piece.records.len(), piece.events.len()),
+        };
         let mut reader = mark.reader.clone();
-        let (mut at, mut event) = (mark.at, mark.event);
+        let (mut at, mut event) = (mark.at as usize, mark.event as usize);
         let mut frames = Known(&self.frames);
         loop {
-            if let Some((n, e)) = self.events[..end_event].get(event)
-                && *n <= at
+            if let Some((n, e)) = piece.events[..end_event].get(event)
+                && *n as usize <= at
             {
                 let step = reader.step;
                 reader.event(e, &mut frames);
@@ -379,7 +383,10 @@ impl Roll {
                     step,
                     thread: reader.thread,
                     frame: reader.frame,
-                    what: What::Event(event),
+                    what: What::Event {
+                        piece: p as u32,
+                        n: event as u32,
+                    },
                 });
                 event += 1;
                 continue;
@@ -387,7 +394,7 @@ impl Roll {
             if at >= end {
                 return;
             }
-            let bytes = &self.records[at..];
+            let bytes = &piece.records[at..];
             let shape = u32::from_le_bytes(bytes[..4].try_into().expect("four bytes"));
             reader.pop(&frames);
             items.push(Item {
@@ -395,7 +402,8 @@ impl Roll {
                 thread: reader.thread,
                 frame: reader.frame,
                 what: What::Record {
-                    at,
+                    piece: p as u32,
+                    at: at as u32,
                     shape,
                     rsp: reader.rsp,
                     rbp: reader.rbp,
@@ -545,14 +553,14 @@ impl Listener for Roll {
         debug_assert_eq!(self.reader.step, part.step, "no step is missing");
         self.codes.add(part.shapes);
         self.counts.resize(self.codes.len(), 0);
-        let (at, events) = (self.records.len(), self.events.len());
-        self.records.extend_from_slice(part.records);
-        let shifted = part
-            .events
-            .iter()
-            .map(|(n, e)| (at + *n as usize, e.clone()));
-        self.events.extend(shifted);
-        self.follow(at, events);
+        let mut piece = Piece {
+            records: part.records.into(),
+            events: part.events.to_vec(),
+            marks: Vec::with_capacity(part.records.len() / 1024 + 1),
+        };
+        self.bytes += part.records.len();
+        self.follow(&mut piece);
+        self.pieces.push(piece);
     }
 
     fn into_any(self: Box<Self>) -> Box<dyn std::any::Any> {

@@ -250,13 +250,14 @@ impl<'a> Slicer<'a> {
             return;
         }
         match item.what {
-            What::Event(n) => {
+            What::Event { piece, n } => {
                 if !self.started {
                     self.start(roll, item.frame);
                 }
-                self.event(roll, roll.event(n), item);
+                self.event(roll, roll.event(piece, n), item);
             }
             What::Record {
+                piece,
                 at,
                 shape,
                 rsp,
@@ -266,7 +267,12 @@ impl<'a> Slicer<'a> {
             } => {
                 let plan = roll.codes.plan(shape);
                 let executed = roll.codes.shape(shape).executed as usize;
-                let values = roll.values(at, shape, rsp, rbp, fs_base);
+                let values = Values {
+                    record: roll.values(piece, at),
+                    rsp,
+                    rbp,
+                    fs_base,
+                };
                 let whole = item.step + executed as u64 <= self.criterion.step;
                 if !self.started {
                     let n = (self.criterion.step - item.step).min(executed as u64) as usize;
