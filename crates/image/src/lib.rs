@@ -24,6 +24,7 @@
 
 mod addresses;
 mod backtrace;
+pub mod cfg;
 mod cfi;
 mod debug;
 mod demangle;
