@@ -8,11 +8,13 @@ use std::time::Instant;
 use flow::{Controls, Criterion, Kind, Node, Options, Slicer};
 use iced_x86::{Decoder, DecoderOptions};
 use image::Program;
+use image::cfg::Graphs;
 use image::effects::{Effects, Place, RegRange};
 use serde::Serialize;
 
 use crate::Error;
 use crate::frames;
+use crate::moment::Guest;
 use crate::point::Point;
 use crate::replay::Audience;
 use crate::store::{RecordingName, Store};
@@ -120,6 +122,8 @@ pub struct Dependence {
 /// Facts for the slicer, from the guest's files.
 pub(crate) struct Facts<'a> {
     pub(crate) program: &'a Program,
+    pub(crate) memory: Guest<'a>,
+    pub(crate) graphs: Graphs,
     pub(crate) library: bool,
 }
 
@@ -140,8 +144,9 @@ impl Facts<'_> {
 }
 
 impl Controls for Facts<'_> {
-    fn controllers(&mut self, _pc: u64) -> Vec<u64> {
-        Vec::new()
+    fn controllers(&mut self, pc: u64) -> Vec<u64> {
+        let facts = self.graphs.control(self.program, &self.memory, pc);
+        facts.map(|f| f.controllers).unwrap_or_default()
     }
 
     fn shown(&mut self, pc: u64) -> bool {
@@ -162,6 +167,8 @@ pub(crate) fn slice(
     let (criterion, about) = criterion(&traced, &point, request)?;
     let mut facts = Facts {
         program: &traced.program,
+        memory: Guest(&traced.replay),
+        graphs: Graphs::new(),
         library: request.library,
     };
     let options = options(&traced, request)?;

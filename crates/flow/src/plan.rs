@@ -248,7 +248,14 @@ impl Step {
             keeps: keeps(&decoded),
             frames: sets_frame(&decoded),
             writes: writes & !mask(effects::RSP),
-            may_branch: matches!(effects.control, Control::Branch(_) | Control::IndirectJump),
+            // A call decides too: it may throw.
+            may_branch: matches!(
+                effects.control,
+                Control::Branch(_)
+                    | Control::IndirectJump
+                    | Control::Call(_)
+                    | Control::IndirectCall
+            ),
             effects,
         }
     }
