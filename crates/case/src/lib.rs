@@ -12,6 +12,7 @@ mod cost;
 mod crash;
 mod error;
 mod frames;
+mod history;
 mod info;
 mod meta;
 mod moment;
@@ -32,6 +33,7 @@ pub use cost::Cost;
 pub use crash::{CrashReport, Sent, SignalName};
 pub use error::Error;
 pub use frames::{Excerpt, Frame, FrameList, Parameter, SourceLine};
+pub use history::{HistoryReport, PastWrite, RanLine, SourceReport, ValueReport, ValueRequest};
 pub use info::{InfoReport, ListReport, RecordingInfo, StoredFile};
 pub use meta::{Ended, Figures, Meta};
 pub use point::Point;
@@ -108,6 +110,33 @@ impl Case {
         audience: Rc<dyn Audience>,
     ) -> Result<SliceReport, Error> {
         slice::slice(&self.store, request, &audience)
+    }
+
+    /// The value of an expression at a place in the run.
+    pub fn value(
+        &self,
+        request: &ValueRequest,
+        audience: Rc<dyn Audience>,
+    ) -> Result<ValueReport, Error> {
+        history::value(&self.store, request, &audience)
+    }
+
+    /// Who wrote a variable, the latest first.
+    pub fn history(
+        &self,
+        request: &ValueRequest,
+        audience: Rc<dyn Audience>,
+    ) -> Result<HistoryReport, Error> {
+        history::history(&self.store, request, &audience)
+    }
+
+    /// Which lines of the user's source ran, and how often.
+    pub fn source(
+        &self,
+        recording: Option<&str>,
+        audience: Rc<dyn Audience>,
+    ) -> Result<SourceReport, Error> {
+        history::source(&self.store, recording, &audience)
     }
 
     /// All recordings, the oldest first.

@@ -160,11 +160,11 @@ pub(crate) fn slice(
     audience: &Rc<dyn Audience>,
 ) -> Result<SliceReport, Error> {
     let begun = Instant::now();
-    let traced = Traced::of(store, request.recording.as_deref(), audience)?;
+    let mut traced = Traced::of(store, request.recording.as_deref(), audience)?;
     let replayed = begun.elapsed();
     let begun = Instant::now();
     let point = request.at.clone().unwrap_or(Point::Crash);
-    let (criterion, about) = criterion(&traced, &point, request)?;
+    let (criterion, about) = criterion(&mut traced, &point, request)?;
     let mut facts = Facts {
         program: &traced.program,
         memory: Guest(&traced.replay),
@@ -201,7 +201,7 @@ pub(crate) fn slice(
 
 /// What the slice begins with, and that in words.
 fn criterion(
-    traced: &Traced,
+    traced: &mut Traced,
     point: &Point,
     request: &SliceRequest,
 ) -> Result<(Criterion, Vec<String>), Error> {
@@ -225,8 +225,16 @@ fn criterion(
             c.registers.push(r);
             words.push(name.clone());
         }
-        About::Variable(_) => {
-            return Err(Error::Request("variables cannot be named yet".into()));
+        About::Variable(name) => {
+            traced.go(found)?;
+            let v = traced.evaluate(name)?;
+            let (Some(addr), Some(size)) = (v.address, v.size) else {
+                return Err(Error::Request(format!(
+                    "`{name}` is not in memory here; name its register with --reg"
+                )));
+            };
+            c.memory.push((addr, size));
+            words.push(name.clone());
         }
         About::Everything => match found {
             Some(e) => {

@@ -42,6 +42,12 @@ pub(crate) enum Verb {
     Replay(ReplayArgs),
     /// Show the statements that had to do with a value or a failure
     Slice(SliceArgs),
+    /// Show who wrote a variable, the latest first, with the values
+    Where(WhereArgs),
+    /// Print the value of an expression at a place in the run
+    Value(ValueArgs),
+    /// Show which lines of the source ran, and how often
+    Source(SourceArgs),
     /// List the recordings
     Ls(ListArgs),
     /// Describe a recording
@@ -225,6 +231,51 @@ pub(crate) struct ScheduleArgs {
     /// Write to this file
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
+}
+
+/// A recording and an expression: `[REC] EXPR`.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Expression {
+    /// The expression, after the recording if that is not the latest
+    #[arg(value_name = "[REC] EXPR", required = true, num_args = 1..=2)]
+    pub(crate) words: Vec<String>,
+
+    /// Where: `crash`, a step, FILE:LINE[#N] or FUNCTION[#N] (the last time without #N)
+    /// [default: crash]
+    #[arg(long, value_name = "POINT", value_parser = case::Point::parse)]
+    pub(crate) at: Option<case::Point>,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct WhereArgs {
+    #[command(flatten)]
+    pub(crate) what: Expression,
+
+    /// Writers to show
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 10)]
+    pub(crate) number: usize,
+
+    #[command(flatten)]
+    pub(crate) report: Reporting,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct ValueArgs {
+    #[command(flatten)]
+    pub(crate) what: Expression,
+
+    #[command(flatten)]
+    pub(crate) report: Reporting,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct SourceArgs {
+    /// The recording [default: the latest]
+    #[arg(value_name = "REC")]
+    pub(crate) recording: Option<String>,
+
+    #[command(flatten)]
+    pub(crate) report: Reporting,
 }
 
 #[derive(Debug, ClapArgs)]

@@ -8,6 +8,7 @@
 //! passed the place of its return address. Thus returns, `longjmp` and exceptions need no rules of
 //! their own.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
@@ -203,6 +204,24 @@ impl Roll {
     /// The step after the last instruction on it.
     pub fn end_step(&self) -> u64 {
         self.reader.step
+    }
+
+    /// How often each instruction was executed, by address.
+    pub fn times(&self) -> BTreeMap<u64, u64> {
+        let mut out = BTreeMap::new();
+        for (shape, &n) in self.counts.iter().enumerate().filter(|(_, n)| **n > 0) {
+            for insn in self.codes.shape(shape as u32).insns() {
+                *out.entry(insn.pc).or_default() += n;
+            }
+        }
+        for (_, event) in self.pieces.iter().flat_map(|p| &p.events) {
+            match event {
+                Event::Enter { pc, .. } => *out.entry(*pc).or_default() += 1,
+                Event::Special(insn) => *out.entry(insn.pc).or_default() += 1,
+                _ => {}
+            }
+        }
+        out
     }
 
     /// The thread that ran last.

@@ -8,6 +8,7 @@ mod rm;
 mod run;
 mod schedule;
 mod slice;
+mod value;
 
 use std::io::Write;
 
@@ -31,6 +32,9 @@ pub(crate) fn dispatch(args: &Args) -> Result<Exit> {
         Verb::Run(a) => run::run(&case, a, paint),
         Verb::Replay(a) => replay::replay(&case, a, paint),
         Verb::Slice(a) => slice::slice(&case, a, paint),
+        Verb::Where(a) => value::history(&case, a, paint),
+        Verb::Value(a) => value::value(&case, a),
+        Verb::Source(a) => value::source(&case, a, paint),
         Verb::Ls(a) => ls::ls(&case, a),
         Verb::Schedule(a) => schedule::schedule(&case, a),
         Verb::Info(a) => info::info(&case, a),

@@ -8,6 +8,7 @@ mod position;
 mod slice;
 mod stats;
 mod threads;
+mod value;
 
 use std::io::Write;
 
@@ -19,6 +20,7 @@ pub(crate) use position::position;
 pub(crate) use slice::{edge, instance, place, slice, slice_stats};
 pub(crate) use stats::stats;
 pub(crate) use threads::{chaos, deadlock, schedule};
+pub(crate) use value::{history, source, value};
 
 use case::{Ended, RecordingName};
 
