@@ -4,9 +4,10 @@
 //! reader's state at the beginning of every few records, expands that many at a time, and so gives
 //! them last to first.
 //!
-//! Following includes the calls: each gets a *frame*, which is over when the stack pointer has
-//! passed the place of its return address. Thus returns, `longjmp` and exceptions need no rules of
-//! their own.
+//! Following includes the calls: each gets a *frame*, which is over when it returns, or when after
+//! an indirect jump the stack pointer has passed the place of its return address. Where that was
+//! `longjmp` or an exception, what is executed next has a frame of its own, which that jump began:
+//! it is the reason why control came there.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -32,14 +33,13 @@ pub struct Frame {
     pub call: Node,
     /// Where the return address is; the frame is over when the stack is above that.
     slot: u64,
-    signal: bool,
 }
 
 /// The state of a reader between two records.
 #[derive(Clone, Debug)]
 struct Reader {
     step: u64,
-    /// Where the guest stood when the tracer had it last.
+    /// The last instruction executed, or where the guest stood when the tracer had it.
     pc: u64,
     rsp: u64,
     rbp: u64,
@@ -48,6 +48,10 @@ struct Reader {
     frame: FrameId,
     /// Number of the next frame.
     next: u32,
+    /// The last instruction may have left the frame.
+    left: bool,
+    /// And it was a return.
+    returned: bool,
     /// Frames of the threads that do not run.
     others: SmallVec<[(u32, FrameId); 2]>,
 }
@@ -174,7 +178,6 @@ impl Roll {
                 parent: FrameId(0),
                 call: Node { step: 0, pc: 0 },
                 slot: u64::MAX,
-                signal: false,
             }],
             reader: Reader {
                 step: 0,
@@ -185,6 +188,8 @@ impl Roll {
                 thread: 0,
                 frame: FrameId(0),
                 next: 1,
+                left: false,
+                returned: false,
                 others: SmallVec::new(),
             },
             counts,
@@ -392,12 +397,13 @@ impl Roll {
         let mut reader = mark.reader.clone();
         let (mut at, mut event) = (mark.at as usize, mark.event as usize);
         let mut frames = Known(&self.frames);
+        let frames = &mut frames;
         loop {
             if let Some((n, e)) = piece.events[..end_event].get(event)
                 && *n as usize <= at
             {
                 let step = reader.step;
-                reader.event(e, &mut frames);
+                reader.event(e, frames);
                 items.push(Item {
                     step,
                     thread: reader.thread,
@@ -415,7 +421,7 @@ impl Roll {
             }
             let bytes = &piece.records[at..];
             let shape = u32::from_le_bytes(bytes[..4].try_into().expect("four bytes"));
-            reader.pop(&frames);
+            reader.pop(frames);
             items.push(Item {
                 step: reader.step,
                 thread: reader.thread,
@@ -430,7 +436,7 @@ impl Roll {
                     first_frame: reader.next,
                 },
             });
-            at += reader.record(&self.codes, bytes, shape, &mut frames);
+            at += reader.record(&self.codes, bytes, shape, frames);
         }
     }
 }
@@ -463,22 +469,40 @@ impl Frames for Known<'_> {
 impl Reader {
     /// Leaves the frames that are over.
     #[inline]
-    fn pop(&mut self, frames: &impl Frames) {
-        loop {
-            let frame = frames.get(self.frame);
-            if self.rsp <= frame.slot {
-                return;
-            }
-            self.frame = frame.parent;
+    fn pop(&mut self, frames: &mut impl Frames) {
+        if !std::mem::take(&mut self.left) {
+            return;
         }
+        let frame = frames.get(self.frame);
+        if self.rsp <= frame.slot {
+            return;
+        }
+        if self.returned && self.rsp == frame.slot + 8 {
+            self.frame = frame.parent;
+            return;
+        }
+        self.leap(frames);
     }
 
-    fn push(&mut self, call: Node, slot: u64, signal: bool, frames: &mut impl Frames) {
+    /// Leaves all frames that are over, otherwise than by returning from them.
+    #[cold]
+    fn leap(&mut self, frames: &mut impl Frames) {
+        while self.rsp > frames.get(self.frame).slot {
+            self.frame = frames.get(self.frame).parent;
+        }
+        let slot = frames.get(self.frame).slot;
+        let by = Node {
+            step: self.step - 1,
+            pc: self.pc,
+        };
+        self.push(by, slot, frames);
+    }
+
+    fn push(&mut self, call: Node, slot: u64, frames: &mut impl Frames) {
         let frame = Frame {
             parent: self.frame,
             call,
             slot,
-            signal,
         };
         frames.make(self.next, frame);
         self.frame = FrameId(self.next);
@@ -508,12 +532,18 @@ impl Reader {
                     step: self.step + u64::from(i),
                     pc: plan.steps[i as usize].pc,
                 };
-                self.push(call, values.get(slot), false, frames);
+                self.push(call, values.get(slot), frames);
             }
         }
         let (rsp, rbp) = (s.rsp.map(|t| values.get(t)), s.rbp.map(|t| values.get(t)));
         (self.rsp, self.rbp) = (rsp.unwrap_or(self.rsp), rbp.unwrap_or(self.rbp));
         self.step += u64::from(s.executed);
+        let last = plan.steps[..s.executed as usize].last();
+        if let Some(last) = last {
+            self.left = last.leaves;
+            self.returned = last.returns;
+            self.pc = last.pc;
+        }
         s.record_len()
     }
 
@@ -534,24 +564,16 @@ impl Reader {
                     self.thread = *thread;
                 }
                 (self.rsp, self.rbp, self.fs_base) = (*rsp, *rbp, *fs_base);
-                self.pc = *pc;
-                self.pop(frames);
+                if !self.left {
+                    self.pc = *pc;
+                }
             }
             Event::Signal { frame, .. } => {
                 let here = Node {
                     step: self.step,
                     pc: self.pc,
                 };
-                self.push(here, frame.addr, true, frames);
-            }
-            Event::Leave { nr: 15, .. } => {
-                while self.frame != FrameId(0) {
-                    let frame = frames.get(self.frame);
-                    self.frame = frame.parent;
-                    if frame.signal {
-                        break;
-                    }
-                }
+                self.push(here, frame.addr, frames);
             }
             Event::Exec => self.frame = FrameId(0),
             _ => {}
