@@ -22,6 +22,7 @@ const REPEATS: usize = 10;
 const LONGEST_VALUE: usize = 4096;
 
 /// The bytes of a value. A byte is `None` if it was optimised away or cannot be read.
+#[derive(Clone)]
 pub(crate) struct Object {
     pub(crate) bytes: Vec<Option<u8>>,
     /// Where the value is in memory, if it is.
@@ -29,7 +30,7 @@ pub(crate) struct Object {
 }
 
 impl Object {
-    fn part(&self, offset: u64, size: u64) -> Option<Object> {
+    pub(crate) fn part(&self, offset: u64, size: u64) -> Option<Object> {
         let start = usize::try_from(offset).ok()?;
         let end = start.checked_add(usize::try_from(size).ok()?)?;
         Some(Object {
@@ -39,7 +40,7 @@ impl Object {
     }
 
     /// The first `size` bytes as a little-endian number.
-    fn number(&self, size: u64) -> Option<u128> {
+    pub(crate) fn number(&self, size: u64) -> Option<u128> {
         let size = usize::try_from(size)
             .ok()
             .filter(|s| (1..=16).contains(s))?;
@@ -142,7 +143,7 @@ impl<'a> Renderer<'a> {
         }
     }
 
-    fn pointer(&self, value: u64, to: Option<Die<'a>>) -> String {
+    pub(crate) fn pointer(&self, value: u64, to: Option<Die<'a>>) -> String {
         let mut out = format!("{value:#x}");
         if value == 0 {
             return out;
@@ -282,26 +283,11 @@ impl<'a> Renderer<'a> {
     }
 
     /// The bytes of a member. A bit field is moved into place first.
-    fn member(&self, member: &Entry, of: Option<Die<'a>>, object: &Object) -> Option<Object> {
-        let attribute = |name| member.attr(name).and_then(|a| a.udata_value());
+    pub(crate) fn member(&self, member: &Entry, of: Option<Die<'a>>, object: &Object) -> Option<Object> {
         let size = size_of(self.debug, of)?;
-        let offset = match member.attr(gimli::DW_AT_data_member_location) {
-            // Virtual bases are found by an expression over the object; they are left out.
-            Some(location) => location.udata_value()?,
-            None => 0,
-        };
-        let Some(bits) = attribute(gimli::DW_AT_bit_size).filter(|b| (1..=64).contains(b)) else {
-            return object.part(offset, size);
-        };
-        let start = if let Some(start) = attribute(gimli::DW_AT_data_bit_offset) {
-            start
-        } else {
-            // The older form counts from the most significant bit of the storage unit.
-            let storage = attribute(gimli::DW_AT_byte_size).unwrap_or(size);
-            let from_top = attribute(gimli::DW_AT_bit_offset).unwrap_or(0);
-            (offset.checked_mul(8)?)
-                .checked_add(storage.checked_mul(8)?)?
-                .checked_sub(from_top.checked_add(bits)?)?
+        let (start, bits) = place_of_member(self.debug, member, of)?;
+        let Some(bits) = bits else {
+            return object.part(start / 8, size);
         };
         let part = object.part(start / 8, (start % 8 + bits).div_ceil(8))?;
         let value = part.number(part.bytes.len() as u64)? >> (start % 8);
@@ -342,6 +328,18 @@ impl<'a> Renderer<'a> {
         let dots = if shown < length as usize { "..." } else { "" };
         let _ = write!(out, "\"{}\"{dots}", escape(&bytes, b'"'));
         true
+    }
+
+    /// The elements of an array, or of what is left of one.
+    pub(crate) fn array_text(
+        &self,
+        element: Die<'a>,
+        lengths: &[Option<u64>],
+        object: &Object,
+    ) -> String {
+        let mut out = String::new();
+        self.array(&mut out, element, lengths, object, 0);
+        out
     }
 
     fn array(
@@ -420,6 +418,42 @@ impl<'a> Renderer<'a> {
     }
 }
 
+/// The first bit of a member in its structure and, of a bit field, how many there are. Virtual
+/// bases are found by an expression over the object; they have no place here.
+pub(crate) fn place_of_member(
+    debug: &Debug,
+    member: &Entry,
+    of: Option<Die<'_>>,
+) -> Option<(u64, Option<u64>)> {
+    let attribute = |name| member.attr(name).and_then(|a| a.udata_value());
+    let offset = match member.attr(gimli::DW_AT_data_member_location) {
+        Some(location) => location.udata_value()?,
+        None => 0,
+    };
+    let offset = offset.checked_mul(8)?;
+    let Some(bits) = attribute(gimli::DW_AT_bit_size).filter(|b| (1..=64).contains(b)) else {
+        return Some((offset, None));
+    };
+    if let Some(start) = attribute(gimli::DW_AT_data_bit_offset) {
+        return Some((start, Some(bits)));
+    }
+    // The older form counts from the most significant bit of the storage unit.
+    let storage = attribute(gimli::DW_AT_byte_size).or_else(|| size_of(debug, of))?;
+    let from_top = attribute(gimli::DW_AT_bit_offset).unwrap_or(0);
+    let start = offset
+        .checked_add(storage.checked_mul(8)?)?
+        .checked_sub(from_top.checked_add(bits)?)?;
+    Some((start, Some(bits)))
+}
+
+/// A number as it is printed.
+pub(crate) fn integer(value: u128, size: u64, is_signed: bool) -> String {
+    match is_signed {
+        true => signed(value, size).to_string(),
+        false => value.to_string(),
+    }
+}
+
 /// What to say for bytes that are not known.
 fn missing(object: &Object) -> &'static str {
     match object.address {
@@ -433,7 +467,7 @@ fn signed(value: u128, size: u64) -> i128 {
     ((value << unused) as i128) >> unused
 }
 
-fn float(bits: u128, size: u64) -> String {
+pub(crate) fn float(bits: u128, size: u64) -> String {
     let text = match size {
         4 => format!("{:?}", f32::from_bits(bits as u32)),
         8 => format!("{:?}", f64::from_bits(bits as u64)),
@@ -447,25 +481,22 @@ fn float(bits: u128, size: u64) -> String {
 
 /// An 80-bit x87 number, rounded to what a `f64` can show.
 fn extended(bits: u128) -> String {
+    float(u128::from(extended_value(bits).to_bits()), 8)
+}
+
+pub(crate) fn extended_value(bits: u128) -> f64 {
     let mantissa = bits as u64;
     let exponent = i32::from((bits >> 64) as u16 & 0x7fff);
     let sign = if (bits >> 79) & 1 != 0 { -1.0 } else { 1.0 };
     if exponent == 0x7fff {
         let infinite = mantissa << 1 == 0;
-        return float(
-            u128::from(
-                if infinite {
-                    sign * f64::INFINITY
-                } else {
-                    f64::NAN
-                }
-                .to_bits(),
-            ),
-            8,
-        );
+        return if infinite {
+            sign * f64::INFINITY
+        } else {
+            f64::NAN
+        };
     }
-    let value = sign * (mantissa as f64) * 2f64.powi((exponent - 16383 - 63).clamp(-1100, 1023));
-    float(u128::from(value.to_bits()), 8)
+    sign * (mantissa as f64) * 2f64.powi((exponent - 16383 - 63).clamp(-1100, 1023))
 }
 
 fn character(value: u128, size: u64, is_signed: bool) -> String {
