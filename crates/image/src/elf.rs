@@ -230,7 +230,9 @@ impl Elf {
         let fixed = object.elf_header().e_type(ENDIAN) == elf::ET_EXEC;
         let interpreted = || {
             let headers = object.elf_program_headers().iter();
-            headers.into_iter().any(|h| h.p_type(ENDIAN) == elf::PT_INTERP)
+            headers
+                .into_iter()
+                .any(|h| h.p_type(ENDIAN) == elf::PT_INTERP)
         };
         fixed || (interpreted() && object.elf_header().e_entry(ENDIAN) != 0)
     }

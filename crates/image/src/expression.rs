@@ -21,12 +21,17 @@ use lookup::Scene;
 /// Where a part of an lvalue is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ValuePlace {
-    Memory { address: u64, len: u64 },
+    Memory {
+        address: u64,
+        len: u64,
+    },
     /// A register as it is in the frame. Of an outer frame, one that its callees preserved: the
     /// register itself may hold something else by now.
     Register(RegRange),
     /// The compiler has computed it, or thrown it away.
-    Nowhere { len: u64 },
+    Nowhere {
+        len: u64,
+    },
 }
 
 /// What an expression comes to.

@@ -148,17 +148,6 @@ impl<'a> Renderer<'a> {
         if value == 0 {
             return out;
         }
-        if let Shape::Character { size: 1, .. } = shape_of(self.debug, to) {
-            match self.string_at(value) {
-                Some(string) => {
-                    let _ = write!(out, " {string}");
-                }
-                None => {
-                    let _ = write!(out, " <error: Cannot access memory at address {value:#x}>");
-                }
-            }
-            return out;
-        }
         let symbol = self
             .program
             .symbol(value)
@@ -168,6 +157,16 @@ impl<'a> Renderer<'a> {
                 0 => write!(out, " <{}>", symbol.name),
                 offset => write!(out, " <{}+{offset}>", symbol.name),
             };
+        }
+        if let Shape::Character { size: 1, .. } = shape_of(self.debug, to) {
+            match self.string_at(value) {
+                Some(string) => {
+                    let _ = write!(out, " {string}");
+                }
+                None => {
+                    let _ = write!(out, " <error: Cannot access memory at address {value:#x}>");
+                }
+            }
         }
         out
     }
@@ -190,8 +189,7 @@ impl<'a> Renderer<'a> {
             }
             bytes.push(byte[0]);
         }
-        let dots = if ended { "" } else { "..." };
-        Some(format!("\"{}\"{dots}", escape(&bytes, b'"')))
+        Some(quoted(&bytes, !ended))
     }
 
     fn enumerator(&self, die: Die<'a>, value: u128, size: u64) -> String {
@@ -283,7 +281,12 @@ impl<'a> Renderer<'a> {
     }
 
     /// The bytes of a member. A bit field is moved into place first.
-    pub(crate) fn member(&self, member: &Entry, of: Option<Die<'a>>, object: &Object) -> Option<Object> {
+    pub(crate) fn member(
+        &self,
+        member: &Entry,
+        of: Option<Die<'a>>,
+        object: &Object,
+    ) -> Option<Object> {
         let size = size_of(self.debug, of)?;
         let (start, bits) = place_of_member(self.debug, member, of)?;
         let Some(bits) = bits else {
@@ -374,10 +377,13 @@ impl<'a> Renderer<'a> {
         if inner.is_empty() && is_text {
             let known: Option<Vec<u8>> = object.bytes.iter().copied().collect();
             if let Some(bytes) = known {
-                let end = bytes.iter().position(|b| *b == 0).unwrap_or(bytes.len());
+                // The zero that ends a string that fills its array is not shown.
+                let end = match bytes.split_last() {
+                    Some((0, front)) if bytes.len() <= LONGEST_STRING => front.len(),
+                    _ => bytes.len(),
+                };
                 let shown = end.min(LONGEST_STRING);
-                let dots = if shown < end { "..." } else { "" };
-                let _ = write!(out, "\"{}\"{dots}", escape(&bytes[..shown], b'"'));
+                out.push_str(&quoted(&bytes[..shown], shown < end));
                 return;
             }
         }
@@ -462,26 +468,72 @@ fn missing(object: &Object) -> &'static str {
     }
 }
 
+/// Text in quotes; a long run of one character is counted instead.
+fn quoted(bytes: &[u8], cut: bool) -> String {
+    let mut parts: Vec<String> = Vec::new();
+    let mut plain = 0;
+    let mut at = 0;
+    let text = |from: usize, to: usize| format!("\"{}\"", escape(&bytes[from..to], b'"'));
+    while at < bytes.len() {
+        let run = bytes[at..].iter().take_while(|b| **b == bytes[at]).count();
+        if run > REPEATS {
+            if plain < at {
+                parts.push(text(plain, at));
+            }
+            let shown = escape(&[bytes[at]], b'\'');
+            parts.push(format!("'{shown}' <repeats {run} times>"));
+            plain = at + run;
+        }
+        at += run;
+    }
+    if plain < bytes.len() || parts.is_empty() {
+        parts.push(text(plain, bytes.len()));
+    }
+    let dots = if cut { "..." } else { "" };
+    format!("{}{dots}", parts.join(", "))
+}
+
 fn signed(value: u128, size: u64) -> i128 {
     let unused = 128 - (size.clamp(1, 16) * 8) as u32;
     ((value << unused) as i128) >> unused
 }
 
 pub(crate) fn float(bits: u128, size: u64) -> String {
-    let text = match size {
-        4 => format!("{:?}", f32::from_bits(bits as u32)),
-        8 => format!("{:?}", f64::from_bits(bits as u64)),
-        _ => return extended(bits),
-    };
-    match text.as_str() {
-        "NaN" => "nan".into(),
-        _ => text.strip_suffix(".0").unwrap_or(&text).to_string(),
+    match size {
+        4 => shortened(f64::from(f32::from_bits(bits as u32)), 9),
+        8 => shortened(f64::from_bits(bits as u64), 17),
+        _ => extended(bits),
     }
+}
+
+/// A number to so many digits, as `%g` has it.
+fn shortened(value: f64, digits: usize) -> String {
+    if value.is_nan() {
+        return "nan".to_owned();
+    }
+    if value.is_infinite() {
+        return if value > 0.0 { "inf" } else { "-inf" }.to_owned();
+    }
+    let scientific = format!("{value:.*e}", digits - 1);
+    let Some((mantissa, exponent)) = scientific.split_once('e') else {
+        return scientific;
+    };
+    let exponent: i32 = exponent.parse().unwrap_or(0);
+    let trimmed = |text: &str| match text.contains('.') {
+        true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
+        false => text.to_owned(),
+    };
+    if exponent < -4 || exponent >= digits as i32 {
+        let sign = if exponent < 0 { '-' } else { '+' };
+        return format!("{}e{sign}{:02}", trimmed(mantissa), exponent.abs());
+    }
+    let decimals = (digits as i32 - 1 - exponent).max(0) as usize;
+    trimmed(&format!("{value:.decimals$}"))
 }
 
 /// An 80-bit x87 number, rounded to what a `f64` can show.
 fn extended(bits: u128) -> String {
-    float(u128::from(extended_value(bits).to_bits()), 8)
+    shortened(extended_value(bits), 18)
 }
 
 pub(crate) fn extended_value(bits: u128) -> f64 {

@@ -200,7 +200,9 @@ impl<'a> View<'a> {
             let reason = "a variable is not where it should be";
             return Err(Unavailable::Invalid(reason.into()));
         }
-        let own = die.entry().and_then(|e| e.attr_value(gimli::DW_AT_location));
+        let own = die
+            .entry()
+            .and_then(|e| e.attr_value(gimli::DW_AT_location));
         if own.is_none()
             && let Some((_, value)) = self.debug.inherited(die, gimli::DW_AT_const_value)
         {

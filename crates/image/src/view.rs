@@ -165,7 +165,8 @@ impl<'a> View<'a> {
                 gimli::Location::Address { address } => ValuePlace::Memory { address, len },
                 gimli::Location::Register { register } => {
                     let range = register_range(register.0).filter(|r| {
-                        skip.checked_add(len).is_some_and(|end| end <= u64::from(r.len))
+                        skip.checked_add(len)
+                            .is_some_and(|end| end <= u64::from(r.len))
                     });
                     match range {
                         Some(r) => ValuePlace::Register(r.part(skip as u16, len as u16)),

@@ -138,7 +138,8 @@ impl<'a> Scene<'a> {
         if self.local(name).is_some() {
             return false;
         }
-        self.find(&[name.to_owned()], &is_type_entry).is_some()
+        let path: Vec<String> = name.split("::").map(str::to_owned).collect();
+        self.find(&path, &is_type_entry).is_some()
     }
 
     /// The type that a name in a cast means.
@@ -154,10 +155,8 @@ impl<'a> Scene<'a> {
                     _ => None,
                 };
                 let fits = |entry: &Entry| {
-                    let tagged = !matches!(
-                        entry.tag(),
-                        gimli::DW_TAG_typedef | gimli::DW_TAG_base_type
-                    );
+                    let tagged =
+                        !matches!(entry.tag(), gimli::DW_TAG_typedef | gimli::DW_TAG_base_type);
                     is_type_entry(entry)
                         && tag.is_none_or(|t| t == entry.tag())
                         && (name.tag.is_none() || tagged)
@@ -179,7 +178,10 @@ impl<'a> Scene<'a> {
             return None;
         }
         let has = |word: &str| name.words.iter().filter(|w| *w == word).count();
-        let known = ["int", "char", "short", "long", "unsigned", "signed", "float", "double", "void", "_Bool", "bool"];
+        let known = [
+            "int", "char", "short", "long", "unsigned", "signed", "float", "double", "void",
+            "_Bool", "bool",
+        ];
         if name.words.iter().any(|w| !known.contains(&w.as_str())) {
             return None;
         }
@@ -212,7 +214,9 @@ impl<'a> Scene<'a> {
     /// A variable of the function, from the innermost scope outwards.
     fn local(&self, name: &str) -> Option<Die<'a>> {
         let view = self.view.as_ref()?;
-        let located = view.module.located(view.module.vaddr(self.frame.lookup_pc()));
+        let located = view
+            .module
+            .located(view.module.vaddr(self.frame.lookup_pc()));
         let function = located.first()?;
         for scope in function.scopes.iter().rev() {
             let mut found = None;
@@ -253,9 +257,10 @@ impl<'a> Scene<'a> {
             entry.tag() == gimli::DW_TAG_variable
                 && (entry.has_attr(gimli::DW_AT_location)
                     || entry.has_attr(gimli::DW_AT_const_value)
-                    || entry.has_attr(gimli::DW_AT_specification))
+                    || entry.has_attr(gimli::DW_AT_declaration))
         };
-        if let Some((origin, die)) = self.find(path, &is_variable) {
+        let found = self.find(path, &is_variable);
+        if let Some((origin, die)) = found.and_then(|(o, d)| Some((o, self.definition(o, d)?))) {
             let view = self.outside(origin, die.unit);
             return self.variable(&view, die, at, &path.join("::"));
         }
@@ -271,6 +276,28 @@ impl<'a> Scene<'a> {
             .map_or_else(|| fail(at, self.unknown(path)), Ok)
     }
 
+    /// A variable of a namespace is declared there and defined elsewhere in the unit.
+    fn definition(&self, origin: Origin<'a>, die: Die<'a>) -> Option<Die<'a>> {
+        let entry = die.entry()?;
+        if !entry.has_attr(gimli::DW_AT_declaration) {
+            return Some(die);
+        }
+        let root = Die {
+            unit: die.unit,
+            offset: die.unit.unit.header.root_offset(),
+        };
+        let of = |entry: &Entry| {
+            let declaration = entry.attr_value(gimli::DW_AT_specification)?;
+            Some(origin.debug.resolve(die.unit, &declaration)?.offset)
+        };
+        let children = origin.debug.children(root);
+        let found = children.iter().find(|e| of(e) == Some(die.offset))?;
+        Some(Die {
+            unit: die.unit,
+            offset: found.offset(),
+        })
+    }
+
     /// `file.c::name`
     pub(super) fn in_file(&self, at: usize, file: &str, name: &str) -> Result<Val<'a>> {
         let mut seen = false;
@@ -280,9 +307,9 @@ impl<'a> Scene<'a> {
                 offset: unit.unit.header.root_offset(),
             };
             let unit_name = origin.debug.string(root, gimli::DW_AT_name);
-            let ends = unit_name.as_deref().is_some_and(|n| {
-                std::path::Path::new(n).ends_with(file)
-            });
+            let ends = unit_name
+                .as_deref()
+                .is_some_and(|n| std::path::Path::new(n).ends_with(file));
             if !ends {
                 continue;
             }
@@ -316,8 +343,7 @@ impl<'a> Scene<'a> {
                 match entry.tag() {
                     gimli::DW_TAG_lexical_block if depth > 0 => work.push((die, depth - 1)),
                     gimli::DW_TAG_variable
-                        if origin.debug.string(die, gimli::DW_AT_name).as_deref()
-                            == Some(name) =>
+                        if origin.debug.string(die, gimli::DW_AT_name).as_deref() == Some(name) =>
                     {
                         let view = self.outside(origin, die.unit);
                         return Some(self.variable(&view, die, at, name));
@@ -405,6 +431,8 @@ impl<'a> Scene<'a> {
             .filter(|(d, k)| *d <= 2 && *d < k.len())
             .min();
         match (close, &self.view) {
+            // It is declared, and nothing says where it is.
+            (Some((0, _)), _) => format!("`{name}` is optimised out"),
             (Some((_, meant)), _) => {
                 format!("no variable `{name}` here; did you mean `{meant}`?")
             }
@@ -503,7 +531,10 @@ impl<'a> Scene<'a> {
             }
         };
         if matches!(to.class(), Class::Void) {
-            return fail(at, "this is a pointer to void; cast it to a pointer to something");
+            return fail(
+                at,
+                "this is a pointer to void; cast it to a pointer to something",
+            );
         }
         let Some(address) = pointer.object.number(8) else {
             return fail(at, "the pointer's value is not known: it is optimised out");
@@ -695,6 +726,9 @@ impl<'a> Scene<'a> {
             Type::Pointer(to) => match (value.object.number(8), &**to) {
                 (Some(n), Type::Known(origin, die)) => {
                     self.renderer(*origin).pointer(n as u64, *die)
+                }
+                (Some(n), Type::Array(origin, ..)) => {
+                    self.renderer(*origin).pointer(n as u64, None)
                 }
                 (Some(n), _) => format!("{:#x}", n as u64),
                 (None, _) => "<optimized out>".to_owned(),

@@ -4,15 +4,22 @@ use std::rc::Rc;
 
 use super::ExpressionError;
 use super::lookup::{Scene, distance, fail};
-use super::parse::{Kind, Node};
+use super::parse::{Kind, Node, TypeName};
 use super::value::{Class, Type, Val};
 
 type Result<T> = std::result::Result<T, ExpressionError>;
 
 /// A number, as arithmetic sees it.
 enum Number {
-    Integer { value: i128, size: u64, signed: bool },
-    Float { value: f64, size: u64 },
+    Integer {
+        value: i128,
+        size: u64,
+        signed: bool,
+    },
+    Float {
+        value: f64,
+        size: u64,
+    },
 }
 
 impl<'a> Scene<'a> {
@@ -33,7 +40,7 @@ impl<'a> Scene<'a> {
                 Ok(Val::integer(*value as i128, size, signed))
             }
             Kind::Float(value) => Ok(Val::computed(Type::Float(8), &value.to_le_bytes())),
-            Kind::Character(value) => Ok(Val::integer(i128::from(*value as i8), 1, true)),
+            Kind::Character(value) => Ok(Val::computed(self.character(at), &[*value])),
             Kind::Unary(operator, operand) => self.unary(at, operator, operand),
             Kind::Binary(operator, left, right) => self.binary(at, operator, left, right),
             Kind::Choice(condition, yes, no) => {
@@ -91,6 +98,20 @@ impl<'a> Scene<'a> {
                 self.size(at, &of)
             }
         }
+    }
+
+    /// The program's `char`, which prints as a character.
+    fn character(&self, at: usize) -> Type<'a> {
+        let name = TypeName {
+            at,
+            tag: None,
+            words: vec!["char".to_owned()],
+            stars: 0,
+        };
+        self.named_type(&name).unwrap_or(Type::Integer {
+            size: 1,
+            signed: true,
+        })
     }
 
     fn size(&self, at: usize, of: &Type<'a>) -> Result<Val<'a>> {
@@ -281,7 +302,14 @@ impl<'a> Scene<'a> {
                 let size = a_size.max(b_size);
                 let unsigned = |s, signed: bool| s == size && !signed;
                 let signed = !(unsigned(a_size, a_signed) || unsigned(b_size, b_signed));
-                whole(at, operator, wrap(a, size, signed), wrap(b, size, signed), size, signed)
+                whole(
+                    at,
+                    operator,
+                    wrap(a, size, signed),
+                    wrap(b, size, signed),
+                    size,
+                    signed,
+                )
             }
             (a, b) => {
                 let size = |n: &Number| match n {
@@ -333,7 +361,10 @@ impl<'a> Scene<'a> {
                     Number::Integer { value, .. } => value,
                     Number::Float { value, .. } => value as i128,
                 };
-                Ok(Val::computed(of, &number.to_le_bytes()[..size.min(16) as usize]))
+                Ok(Val::computed(
+                    of,
+                    &number.to_le_bytes()[..size.min(16) as usize],
+                ))
             }
             Class::Float(size) => {
                 let number = match self.number(at, &value)? {

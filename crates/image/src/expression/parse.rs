@@ -17,7 +17,11 @@ pub(super) enum Kind {
     /// `file.c::a`.
     InFile(String, String),
     Register(String),
-    Integer { value: u128, unsigned: bool, long: bool },
+    Integer {
+        value: u128,
+        unsigned: bool,
+        long: bool,
+    },
     Float(f64),
     Character(u8),
     Unary(&'static str, Box<Node>),
@@ -64,10 +68,7 @@ const TAGS: [&str; 4] = ["struct", "union", "enum", "class"];
 const LONGEST: usize = 4096;
 const DEEPEST: usize = 128;
 
-pub(super) fn parse(
-    text: &str,
-    is_type: &dyn Fn(&str) -> bool,
-) -> Result<Node, ExpressionError> {
+pub(super) fn parse(text: &str, is_type: &dyn Fn(&str) -> bool) -> Result<Node, ExpressionError> {
     if text.len() > LONGEST {
         return Err(error(0, "the expression is too long"));
     }
@@ -163,9 +164,7 @@ fn character(bytes: &[u8], at: usize) -> Result<(u8, usize), ExpressionError> {
                     .take_while(|b| (b'0'..=b'7').contains(b))
                     .copied()
                     .collect();
-                let value = digits
-                    .iter()
-                    .fold(0u32, |v, d| v * 8 + u32::from(d - b'0'));
+                let value = digits.iter().fold(0u32, |v, d| v * 8 + u32::from(d - b'0'));
                 (value as u8, at + 2 + digits.len())
             }
             other => (other, at + 3),
@@ -341,8 +340,15 @@ impl Parser<'_> {
         {
             return true;
         }
-        let ends = matches!(self.after(n + 1), Token::Mark("*" | ")"));
-        ends && (self.is_type)(word)
+        let mut path = word.to_owned();
+        let mut next = n + 1;
+        while let (Token::Mark("::"), Token::Word(part)) = (self.after(next), self.after(next + 1))
+        {
+            path = format!("{path}::{part}");
+            next += 2;
+        }
+        let ends = matches!(self.after(next), Token::Mark("*" | ")"));
+        ends && (self.is_type)(&path)
     }
 
     fn type_name(&mut self) -> Result<TypeName, ExpressionError> {
@@ -455,7 +461,10 @@ impl Parser<'_> {
             }
             Token::End => return Err(error(at, "the expression ends too early")),
             Token::Mark(mark) => {
-                return Err(error(at, format!("a value should stand here, not `{mark}`")));
+                return Err(error(
+                    at,
+                    format!("a value should stand here, not `{mark}`"),
+                ));
             }
         };
         Ok(Node { at, kind })
@@ -466,7 +475,11 @@ fn number(text: &str) -> Option<Kind> {
     let lower = text.to_ascii_lowercase();
     let hexadecimal = lower.starts_with("0x");
     if !hexadecimal && lower.contains(['.', 'e']) {
-        return lower.trim_end_matches(['f', 'l']).parse().ok().map(Kind::Float);
+        return lower
+            .trim_end_matches(['f', 'l'])
+            .parse()
+            .ok()
+            .map(Kind::Float);
     }
     let digits = lower.trim_end_matches(['u', 'l']);
     let suffix = &lower[digits.len()..];

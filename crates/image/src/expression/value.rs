@@ -20,7 +20,10 @@ pub(super) struct Origin<'a> {
 pub(super) enum Type<'a> {
     /// As the debug information has it; `None` is void.
     Known(Origin<'a>, Option<Die<'a>>),
-    Integer { size: u64, signed: bool },
+    Integer {
+        size: u64,
+        signed: bool,
+    },
     Float(u64),
     /// Made by `&` or a cast.
     Pointer(Rc<Type<'a>>),
@@ -162,7 +165,10 @@ impl<'a> Val<'a> {
 
     pub(super) fn integer(value: i128, size: u64, signed: bool) -> Val<'a> {
         let bytes = value.to_le_bytes();
-        Val::computed(Type::Integer { size, signed }, &bytes[..size.min(16) as usize])
+        Val::computed(
+            Type::Integer { size, signed },
+            &bytes[..size.min(16) as usize],
+        )
     }
 
     /// The bytes `offset..offset + size` with another type.
