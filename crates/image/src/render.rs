@@ -382,8 +382,7 @@ impl<'a> Renderer<'a> {
                     Some((0, front)) if bytes.len() <= LONGEST_STRING => front.len(),
                     _ => bytes.len(),
                 };
-                let shown = end.min(LONGEST_STRING);
-                out.push_str(&quoted(&bytes[..shown], shown < end));
+                out.push_str(&quoted(&bytes[..end], false));
                 return;
             }
         }
@@ -468,13 +467,13 @@ fn missing(object: &Object) -> &'static str {
     }
 }
 
-/// Text in quotes; a long run of one character is counted instead.
+/// Text in quotes; a long run of one character is counted instead, and takes the room of a short
+/// one.
 fn quoted(bytes: &[u8], cut: bool) -> String {
     let mut parts: Vec<String> = Vec::new();
-    let mut plain = 0;
-    let mut at = 0;
     let text = |from: usize, to: usize| format!("\"{}\"", escape(&bytes[from..to], b'"'));
-    while at < bytes.len() {
+    let (mut plain, mut at, mut room) = (0, 0, LONGEST_STRING);
+    while at < bytes.len() && room > 0 {
         let run = bytes[at..].iter().take_while(|b| **b == bytes[at]).count();
         if run > REPEATS {
             if plain < at {
@@ -483,13 +482,18 @@ fn quoted(bytes: &[u8], cut: bool) -> String {
             let shown = escape(&[bytes[at]], b'\'');
             parts.push(format!("'{shown}' <repeats {run} times>"));
             plain = at + run;
+            at = plain;
+            room = room.saturating_sub(REPEATS);
+        } else {
+            let run = run.min(room);
+            at += run;
+            room -= run;
         }
-        at += run;
     }
-    if plain < bytes.len() || parts.is_empty() {
-        parts.push(text(plain, bytes.len()));
+    if plain < at || parts.is_empty() {
+        parts.push(text(plain, at));
     }
-    let dots = if cut { "..." } else { "" };
+    let dots = if cut || at < bytes.len() { "..." } else { "" };
     format!("{}{dots}", parts.join(", "))
 }
 
