@@ -34,7 +34,7 @@ pub use meta::{Ended, Figures, Meta};
 pub use position::{Instruction, Position};
 pub use remove::RemoveReport;
 pub use replay::{Audience, ReplayEnd, ReplayReport, ReplayRequest, Stream};
-pub use run::{RunReport, RunRequest};
+pub use run::{RunReport, RunRequest, Stuck};
 pub use schedule::{ScheduleReport, Switch};
 pub use store::{RecordingName, default_folder};
 pub use threads::{DeadlockReport, ThreadInfo, ThreadLabel, ThreadReport, Wait};
@@ -58,11 +58,7 @@ impl Case {
 
     /// Runs a program and records it. `stuck` is told when no thread can run but a signal might
     /// help.
-    pub fn run(
-        &self,
-        request: &RunRequest,
-        stuck: Rc<dyn Fn(&DeadlockReport)>,
-    ) -> Result<RunReport, Error> {
+    pub fn run(&self, request: &RunRequest, stuck: Stuck) -> Result<RunReport, Error> {
         run::run(
             &self.store,
             request,

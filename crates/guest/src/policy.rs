@@ -281,7 +281,7 @@ impl Random {
     }
 
     fn below(&mut self, n: u64) -> u64 {
-        (u128::from(self.next()) * u128::from(n.max(1)) >> 64) as u64
+        ((u128::from(self.next()) * u128::from(n.max(1))) >> 64) as u64
     }
 
     /// A number between the powers of two, all orders of magnitude being equally likely.
