@@ -23,6 +23,12 @@ pub enum Error {
     Schedule { file: PathBuf, wrong: Vec<String> },
     /// A step that the recording does not have.
     NoSuchStep { step: u64, steps: u64 },
+    /// A place that the program or its run does not have.
+    NoSuchPlace(String),
+    /// The request cannot be understood.
+    Request(String),
+    /// Somebody interrupted the work.
+    Interrupted,
     /// The folder of recordings cannot be used.
     Folder(PathBuf, io::Error),
     /// The description of the recording is not what it should be.
@@ -50,6 +56,8 @@ impl Error {
                 | Error::NameTaken(_)
                 | Error::Running { .. }
                 | Error::NoSuchStep { .. }
+                | Error::NoSuchPlace(_)
+                | Error::Request(_)
                 | Error::Schedule { .. }
         )
     }
@@ -78,6 +86,8 @@ impl fmt::Display for Error {
                 f,
                 "`{name}` cannot name a recording: use letters, digits, `.`, `_` and `-`"
             ),
+            Error::NoSuchPlace(why) | Error::Request(why) => f.write_str(why),
+            Error::Interrupted => f.write_str("interrupted"),
             Error::NameTaken(name) => write!(
                 f,
                 "there is a recording `{name}` already; remove it with `wherefore rm {name}` or choose another name"

@@ -15,14 +15,17 @@ mod frames;
 mod info;
 mod meta;
 mod moment;
+mod point;
 mod position;
 mod program;
 mod remove;
 mod replay;
 mod run;
 mod schedule;
+mod slice;
 mod store;
 mod threads;
+mod trace;
 
 pub use chaos::{ChaosAudience, ChaosReport, ChaosRequest, Ending, Failure};
 pub use cost::Cost;
@@ -31,11 +34,15 @@ pub use error::Error;
 pub use frames::{Excerpt, Frame, FrameList, Parameter, SourceLine};
 pub use info::{InfoReport, ListReport, RecordingInfo, StoredFile};
 pub use meta::{Ended, Figures, Meta};
+pub use point::Point;
 pub use position::{Instruction, Position};
 pub use remove::RemoveReport;
 pub use replay::{Audience, ReplayEnd, ReplayReport, ReplayRequest, Stream};
 pub use run::{RunReport, RunRequest, Stuck};
 pub use schedule::{ScheduleReport, Switch};
+pub use slice::{
+    About, Dependence, Instance, SliceFigures, SliceReport, SliceRequest, SourcePlace, Statement,
+};
 pub use store::{RecordingName, default_folder};
 pub use threads::{DeadlockReport, ThreadInfo, ThreadLabel, ThreadReport, Wait};
 
@@ -88,6 +95,15 @@ impl Case {
         audience: Rc<dyn Audience>,
     ) -> Result<ReplayReport, Error> {
         replay::replay(&self.store, request, audience)
+    }
+
+    /// The statements that had to do with a value or a failure.
+    pub fn slice(
+        &self,
+        request: &SliceRequest,
+        audience: Rc<dyn Audience>,
+    ) -> Result<SliceReport, Error> {
+        slice::slice(&self.store, request, &audience)
     }
 
     /// All recordings, the oldest first.

@@ -27,6 +27,15 @@ impl Memory for Reader<'_> {
     }
 }
 
+/// The memory of a guest that stands still.
+pub(crate) struct Guest<'a>(pub(crate) &'a guest::Replay);
+
+impl Memory for Guest<'_> {
+    fn read(&self, addr: u64, buf: &mut [u8]) -> bool {
+        self.0.read(addr, buf) == buf.len()
+    }
+}
+
 impl<'a> Moment<'a> {
     pub(crate) fn new(
         step: u64,

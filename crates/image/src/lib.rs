@@ -24,9 +24,11 @@
 
 mod addresses;
 mod backtrace;
+pub mod cfg;
 mod cfi;
 mod debug;
 mod demangle;
+pub mod effects;
 mod elf;
 mod entry;
 mod error;

@@ -2,8 +2,10 @@
 
 mod crash;
 mod list;
+mod page;
 mod paint;
 mod position;
+mod slice;
 mod stats;
 mod threads;
 
@@ -11,8 +13,10 @@ use std::io::Write;
 
 pub(crate) use crash::{crash, killed};
 pub(crate) use list::{info, list};
+pub(crate) use page::slice_page;
 pub(crate) use paint::Paint;
 pub(crate) use position::position;
+pub(crate) use slice::{edge, instance, place, slice, slice_stats};
 pub(crate) use stats::stats;
 pub(crate) use threads::{chaos, deadlock, schedule};
 

@@ -38,6 +38,7 @@ impl Engine {
             self.cache.clear();
         }
         self.refresh_maps()?;
+        let most = self.longest();
         let mut block = {
             let armed = &self.armed;
             let mut fetcher = Fetcher::new(
@@ -47,7 +48,7 @@ impl Engine {
                 &self.protected,
                 &self.aliases,
             );
-            decode(pc, MAX_INSNS, &mut fetcher, &|at| armed.contains_key(&at))
+            decode(pc, most, &mut fetcher, &|at| armed.contains_key(&at))
         };
         if block.insns.is_empty() && block.special.is_none() {
             return Ok(None);
@@ -66,10 +67,13 @@ impl Engine {
             prologue,
             armed: self.armed.get(&pc).copied(),
             bounded: false,
+            tape: self.next_shape(),
         };
-        let t = translate(&block, request);
+        let mut t = translate(&block, request);
+        let taped = t.taped.take();
         let sites: Vec<u64> = block.return_sites().collect();
         let id = self.cache.place(region, pc, block.ranges, t, prologue);
+        self.add_taped(taped, Some(id));
         let exits = self.cache.open_exits(id).map(|(exit, target)| Ahead {
             target,
             exit: Some(exit),
