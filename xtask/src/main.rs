@@ -11,6 +11,7 @@ mod determinism;
 mod facts;
 mod flags;
 mod foreign;
+mod gallery;
 mod guests;
 mod install;
 mod process;
@@ -26,10 +27,11 @@ use std::process::ExitCode;
 const USAGE: &str = "\
 usage: cargo xtask <verb>
 
-  test                              everything below but bench: what README.md tells you to run
+  test                              everything below but gallery and bench: what README.md tells you to run
   guests [FILTER]                   guests/: native against recorded against replayed
   foreign [FILTER]                  the same for programs that Debian provides
-  determinism [--runs N]            twenty guests and five foreign programs, replayed N times (100)
+  determinism [--runs N]            some guests and foreign programs, replayed N times (100)
+  gallery [NAME]                    bugs that shipped in other people's programs, downloaded and built
   tidy                              layers, file lengths, forbidden words
   bench checkpoints [--json]        what checkpoints cost, and going to any step with them
   bench engine [--json] [--runs N] [FILTER]
@@ -61,6 +63,7 @@ fn run() -> Result<bool> {
         "guests" => guests::run(&rest),
         "foreign" => foreign::run(&rest),
         "determinism" => determinism::run(&rest),
+        "gallery" => gallery::run(&rest),
         "tidy" => tidy::run(),
         "bench" => bench::run(&rest),
         "" | "help" | "-h" | "--help" => {

@@ -4,9 +4,10 @@
 //! work. Each further run has a seed of its own. Recordings of runs that did not fail are removed.
 
 use std::fs::{self, File};
-use std::io::{self, IsTerminal, Read, Seek, SeekFrom};
+use std::io::{self, IsTerminal, Seek, SeekFrom};
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::PathBuf;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde::Serialize;
@@ -71,8 +72,8 @@ pub(crate) fn chaos(
     request: &ChaosRequest,
     audience: &dyn ChaosAudience,
 ) -> Result<ChaosReport, Error> {
-    let input = Input::take(store)?;
-    let output = store.folder.join(format!(".output.{}", std::process::id()));
+    let input = Input::take()?;
+    let output = aside("output");
     let report = all_runs(store, request, audience, &input, &output);
     let _ = fs::remove_file(&output);
     report
@@ -193,6 +194,18 @@ fn drop_recording(store: &Store, done: &RunReport) -> Result<(), Error> {
     remove::remove(store, Some(std::slice::from_ref(&done.recording.0))).map(drop)
 }
 
+/// A temporary file of this process.
+fn aside(what: &str) -> PathBuf {
+    std::env::temp_dir().join(format!("wherefore-{what}-{}", std::process::id()))
+}
+
+/// Empty, and for its owner only.
+fn private(path: &Path) -> io::Result<File> {
+    let mut options = File::options();
+    options.write(true).create(true).truncate(true).mode(0o600);
+    options.open(path)
+}
+
 /// On a thread of its own: a recorded run pins its thread to a CPU, and would tell the next guest
 /// of that one only.
 fn one_run(
@@ -201,10 +214,10 @@ fn one_run(
     input: &Input,
     output: Option<&PathBuf>,
 ) -> Result<RunReport, Error> {
-    let trouble = |e| Error::Folder(store.folder.clone(), e);
+    let trouble = |e| Error::Folder(std::env::temp_dir(), e);
     let fresh = |path: Option<&PathBuf>| -> io::Result<Arc<OwnedFd>> {
         let file = match path {
-            Some(path) => File::create(path)?,
+            Some(path) => private(path)?,
             None => File::options().write(true).open("/dev/null")?,
         };
         Ok(Arc::new(file.into()))
@@ -235,8 +248,8 @@ enum Input {
 }
 
 impl Input {
-    fn take(store: &Store) -> Result<Self, Error> {
-        let trouble = |e| Error::Folder(store.folder.clone(), e);
+    fn take() -> Result<Self, Error> {
+        let trouble = |e| Error::Folder(std::env::temp_dir(), e);
         let stdin = io::stdin();
         let Ok(fd) = stdin.as_fd().try_clone_to_owned() else {
             return Ok(Input::Own);
@@ -253,11 +266,9 @@ impl Input {
                 Ok(Input::File(file, at))
             }
             Ok(k) if k.is_fifo() || k.is_socket() => {
-                fs::create_dir_all(&store.folder).map_err(trouble)?;
-                let path = store.folder.join(format!(".input.{}", std::process::id()));
-                let mut bytes = Vec::new();
-                file.read_to_end(&mut bytes).map_err(trouble)?;
-                fs::write(&path, bytes).map_err(trouble)?;
+                let path = aside("input");
+                let mut copy = private(&path).map_err(trouble)?;
+                io::copy(&mut file, &mut copy).map_err(trouble)?;
                 Ok(Input::Copy(path))
             }
             _ => Ok(Input::Own),

@@ -40,7 +40,7 @@ pub use point::Point;
 pub use position::{Instruction, Position};
 pub use remove::RemoveReport;
 pub use replay::{Audience, ReplayEnd, ReplayReport, ReplayRequest, Stream};
-pub use run::{RunReport, RunRequest};
+pub use run::{RunReport, RunRequest, Stuck};
 pub use schedule::{ScheduleReport, Switch};
 pub use slice::{
     About, Dependence, Instance, SliceFigures, SliceReport, SliceRequest, SourcePlace, Statement,
@@ -67,11 +67,7 @@ impl Case {
 
     /// Runs a program and records it. `stuck` is told when no thread can run but a signal might
     /// help.
-    pub fn run(
-        &self,
-        request: &RunRequest,
-        stuck: Rc<dyn Fn(&DeadlockReport)>,
-    ) -> Result<RunReport, Error> {
+    pub fn run(&self, request: &RunRequest, stuck: Stuck) -> Result<RunReport, Error> {
         run::run(
             &self.store,
             request,

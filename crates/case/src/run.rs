@@ -36,6 +36,9 @@ pub struct RunRequest {
     pub chaos: Option<(u64, u64)>,
 }
 
+/// Told of a guest in which no thread can run, though a signal might help.
+pub type Stuck = Rc<dyn Fn(&DeadlockReport)>;
+
 /// What a run has that is not the tool's own.
 #[derive(Default)]
 pub(crate) struct Surroundings {
@@ -61,7 +64,7 @@ pub(crate) fn run(
     store: &Store,
     request: &RunRequest,
     surroundings: &Surroundings,
-    stuck: Option<Rc<dyn Fn(&DeadlockReport)>>,
+    stuck: Option<Stuck>,
 ) -> Result<RunReport, Error> {
     let how = turns(request)?;
     let mut clock = Clock::start();

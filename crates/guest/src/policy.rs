@@ -19,11 +19,11 @@ use std::collections::{BTreeMap, VecDeque};
 use crate::threads::ThreadId;
 
 /// Steps in a row that a thread gets while others are waiting. Coming to a stop at an exact step
-/// costs as much as some ten thousand of them.
-const QUANTUM: u64 = 4_000_000;
+/// costs as much as a million of them; this many take some milliseconds.
+const QUANTUM: u64 = 25_000_000;
 
 /// Steps in a row that an adversary leaves to one thread: it may wait for another without a call.
-const PATIENCE: u64 = 20_000_000;
+const PATIENCE: u64 = 25_000_000;
 
 /// Yields in a row that a list of switches may ignore.
 const STUBBORN: u32 = 1000;
@@ -281,7 +281,7 @@ impl Random {
     }
 
     fn below(&mut self, n: u64) -> u64 {
-        (u128::from(self.next()) * u128::from(n.max(1)) >> 64) as u64
+        ((u128::from(self.next()) * u128::from(n.max(1))) >> 64) as u64
     }
 
     /// A number between the powers of two, all orders of magnitude being equally likely.

@@ -4,7 +4,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-enum { COUNT = 4, ROUNDS = 1500000, BUCKETS = 256 };
+enum { COUNT = 4, ROUNDS = 400000, BUCKETS = 256 };
 static pthread_mutex_t locks[BUCKETS];
 static uint64_t cells[BUCKETS];
 static atomic_ulong total;
@@ -13,7 +13,9 @@ static void *work(void *argument)
 {
     uint64_t state = (uint64_t)(intptr_t)argument + 1;
     for (int i = 0; i < ROUNDS; i++) {
-        uint64_t word = draw(&state);
+        uint64_t word = 0;
+        for (int k = 0; k < 40; k++)
+            word = mix(word, draw(&state));
         unsigned bucket = word % BUCKETS;
         pthread_mutex_lock(&locks[bucket]);
         cells[bucket] += word >> 40;

@@ -3,7 +3,7 @@
 //! libs: -lm
 #include "guest.h"
 
-enum { N = 700 };
+enum { N = 1400 };
 
 int main(void)
 {
@@ -13,7 +13,7 @@ int main(void)
         for (int x = 0; x < N; x++) {
             double cr = 2.0 * x / N - 1.5, ci = 2.0 * y / N - 1.0, zr = 0, zi = 0;
             int n = 0;
-            while (n < 120 && zr * zr + zi * zi < 4) {
+            while (n < 200 && zr * zr + zi * zi < 4) {
                 double t = zr * zr - zi * zi + cr;
                 zi = 2 * zr * zi + ci;
                 zr = t;

@@ -21,7 +21,7 @@ int main(void)
     pthread_t threads[COUNT];
     for (int i = 0; i < N * N; i++)
         a[i / N][i % N] = i % 7, b[i / N][i % N] = i % 5;
-    for (int round = 0; round < 12; round++) {
+    for (int round = 0; round < 25; round++) {
         for (intptr_t i = 0; i < COUNT; i++)
             must(pthread_create(&threads[i], NULL, work, (void *)i) == 0);
         for (int i = 0; i < COUNT; i++)

@@ -41,7 +41,7 @@ static void all(void *(*work)(void *), intptr_t count)
 int main(void)
 {
     uint64_t state = 1;
-    for (int round = 0; round < 2; round++) {
+    for (int round = 0; round < 4; round++) {
         for (int i = 0; i < COUNT * EACH; i++)
             data[i] = (uint32_t)draw(&state);
         all(sort, COUNT);
