@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::rc::Rc;
 
 use flow::{Execution, Node};
+use image::{Evaluated, ValuePlace};
 use serde::Serialize;
 
 use crate::Error;
@@ -73,14 +74,6 @@ pub struct SourceReport {
     pub steps: u64,
 }
 
-/// A variable as it was found.
-pub(crate) struct Found {
-    pub(crate) value: String,
-    pub(crate) type_name: String,
-    pub(crate) address: Option<u64>,
-    pub(crate) size: Option<u64>,
-}
-
 impl Traced {
     /// Takes the guest to an execution; `None` for the end.
     pub(crate) fn go(&mut self, at: Option<Execution>) -> Result<(), Error> {
@@ -101,28 +94,32 @@ impl Traced {
     }
 
     /// Evaluates an expression where the guest stands.
-    pub(crate) fn evaluate(&self, expression: &str) -> Result<Found, Error> {
-        let registers = moment::registers(&self.replay.regs());
+    pub(crate) fn evaluate(&self, expression: &str) -> Result<Evaluated, Error> {
+        let mut registers = moment::registers(&self.replay.regs());
+        registers.xmm = self.replay.vector_state().ok().and_then(|s| vectors(&s));
         let memory = Guest(&self.replay);
-        let found = |v: image::Variable| Found {
-            value: v.value,
-            type_name: v.type_name,
-            address: v.address,
-            size: v.size,
-        };
-        if let Some(frame) = self.program.unwind(&registers, &memory, 1).first() {
-            let locals = self.program.locals(frame, &memory);
-            if let Some(v) = locals.into_iter().find(|v| v.name == expression) {
-                return Ok(found(v));
-            }
-        }
-        match self.program.global(expression, &memory) {
-            Some(v) => Ok(found(v)),
-            None => Err(Error::Request(format!(
-                "there is no variable `{expression}` here"
-            ))),
-        }
+        let frames = self.program.unwind(&registers, &memory, 1);
+        let frame = frames
+            .first()
+            .ok_or(Error::Request("there is no frame here".into()))?;
+        self.program
+            .evaluate(expression, frame, &memory)
+            .map_err(|e| {
+                let mark = " ".repeat(expression[..e.at.min(expression.len())].chars().count());
+                Error::Request(format!("{}\n  {expression}\n  {mark}^", e.reason))
+            })
     }
+}
+
+/// The xmm registers in an XSAVE area.
+fn vectors(state: &[u8]) -> Option<[u128; 16]> {
+    const AT: usize = 160;
+    let bytes = state.get(AT..AT + 256)?;
+    let mut out = [0; 16];
+    for (x, b) in out.iter_mut().zip(bytes.chunks_exact(16)) {
+        *x = u128::from_le_bytes(b.try_into().ok()?);
+    }
+    Some(out)
 }
 
 fn here(traced: &mut Traced, request: &ValueRequest) -> Result<ValueReport, Error> {
@@ -142,8 +139,11 @@ fn here(traced: &mut Traced, request: &ValueRequest) -> Result<ValueReport, Erro
         expression: request.expression.clone(),
         value: v.value,
         type_name: v.type_name,
-        address: v.address,
-        size: v.size,
+        address: match v.places.first() {
+            Some(ValuePlace::Memory { address, .. }) => Some(*address),
+            _ => None,
+        },
+        size: Some(v.bytes.len() as u64),
     })
 }
 

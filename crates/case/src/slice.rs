@@ -7,9 +7,9 @@ use std::time::Instant;
 
 use flow::{Controls, Criterion, Kind, Node, Options, Slicer};
 use iced_x86::{Decoder, DecoderOptions};
-use image::Program;
 use image::cfg::Graphs;
 use image::effects::{Effects, Place, RegRange};
+use image::{Program, ValuePlace};
 use serde::Serialize;
 
 use crate::Error;
@@ -228,12 +228,18 @@ fn criterion(
         About::Variable(name) => {
             traced.go(found)?;
             let v = traced.evaluate(name)?;
-            let (Some(addr), Some(size)) = (v.address, v.size) else {
+            for place in v.places {
+                match place {
+                    ValuePlace::Memory { address, len } => c.memory.push((address, len)),
+                    ValuePlace::Register(r) => c.registers.push(r),
+                    ValuePlace::Nowhere { .. } => {}
+                }
+            }
+            if c.memory.is_empty() && c.registers.is_empty() {
                 return Err(Error::Request(format!(
-                    "`{name}` is not in memory here; name its register with --reg"
+                    "`{name}` is nowhere here: the compiler has computed it or thrown it away"
                 )));
-            };
-            c.memory.push((addr, size));
+            }
             words.push(name.clone());
         }
         About::Everything => match found {
