@@ -379,8 +379,10 @@ fn anything_has_effects() {
                 }
             }
         }
-        let itself =
-            instruction.op_count() == 2 && instruction.op0_register() == instruction.op1_register();
+        // A register moved to itself.
+        let itself = instruction.mnemonic() == Mnemonic::Fst
+            || instruction.op_count() == 2
+                && instruction.op0_register() == instruction.op1_register();
         if effects.unknown || instruction.is_privileged() || itself {
             continue;
         }
