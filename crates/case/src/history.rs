@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::rc::Rc;
 
-use flow::{Execution, Node};
+use flow::{Execution, FrameId, Node};
 use image::{Evaluated, ValuePlace};
 use serde::Serialize;
 
@@ -13,7 +13,7 @@ use crate::frames;
 use crate::moment::{self, Guest};
 use crate::point::Point;
 use crate::replay::Audience;
-use crate::slice::{Instance, Report, SourcePlace};
+use crate::slice::{Instance, Report, SourcePlace, is_own};
 use crate::store::{RecordingName, Store};
 use crate::trace::Traced;
 
@@ -55,6 +55,8 @@ pub struct PastWrite {
     #[serde(flatten)]
     pub by: Instance,
     pub text: Option<String>,
+    /// Where in a library that was.
+    pub inside: Option<SourcePlace>,
     /// What was there afterwards, in hexadecimal, as a number if it is as long as one.
     pub value: String,
 }
@@ -91,6 +93,19 @@ impl Traced {
             name: self.name.clone(),
             error,
         }
+    }
+
+    /// The instruction itself if it is the user's own, else the call that led to it, if there is one.
+    fn shown(&self, node: Node, mut frame: FrameId) -> Node {
+        let mut at = node;
+        while !is_own(&self.program, at.pc) {
+            let f = self.roll.frame(frame);
+            if f.call.pc == 0 {
+                return node;
+            }
+            (at, frame) = (f.call, f.parent);
+        }
+        at
     }
 
     /// Evaluates an expression where the guest stands.
@@ -190,16 +205,26 @@ pub(crate) fn history(
         values.push(render(&bytes[..n]));
     }
     values.reverse();
+    // What a library wrote, the call of it wrote.
+    let shown: Vec<Node> = writes
+        .iter()
+        .map(|w| traced.shown(w.node, w.frame))
+        .collect();
     let mut report = Report::new(&traced);
-    report.number(writes.iter().map(|w| w.node));
-    let list = writes.iter().zip(values).map(|(w, value)| {
-        let by = report.instance(w.node);
-        PastWrite {
-            text: traced.text(&by.place),
-            by,
-            value,
-        }
-    });
+    report.number(shown.iter().copied());
+    let list = writes
+        .iter()
+        .zip(shown)
+        .zip(values)
+        .map(|((w, node), value)| {
+            let by = report.instance(node);
+            PastWrite {
+                text: traced.text(&by.place),
+                inside: (node != w.node).then(|| traced.place(w.node.pc)),
+                by,
+                value,
+            }
+        });
     let writes = list.collect();
     Ok(HistoryReport { now, writes, more })
 }

@@ -127,20 +127,18 @@ pub(crate) struct Facts<'a> {
     pub(crate) library: bool,
 }
 
-impl Facts<'_> {
-    /// Code of the user's: a line of a program or library that is not the system's. Of one without
-    /// debug information every instruction.
-    fn own(&self, pc: u64) -> bool {
-        let modules = self.program.modules();
-        let Some(module) = modules.iter().find(|m| (m.start..m.end).contains(&pc)) else {
-            return false;
-        };
-        if frames::is_system(&module.name) {
-            return false;
-        }
-        let lines = || self.program.locate(pc).iter().any(|p| p.line.is_some());
-        !self.program.has_debug_info(module.start) || lines()
+/// Code of the user's: a line of a program or library that is not the system's. Of one without debug
+/// information every instruction.
+pub(crate) fn is_own(program: &Program, pc: u64) -> bool {
+    let modules = program.modules();
+    let Some(module) = modules.iter().find(|m| (m.start..m.end).contains(&pc)) else {
+        return false;
+    };
+    if frames::is_system(&module.name) {
+        return false;
     }
+    let lines = || program.locate(pc).iter().any(|p| p.line.is_some());
+    !program.has_debug_info(module.start) || lines()
 }
 
 impl Controls for Facts<'_> {
@@ -150,7 +148,7 @@ impl Controls for Facts<'_> {
     }
 
     fn shown(&mut self, pc: u64) -> bool {
-        self.library || self.own(pc)
+        self.library || is_own(self.program, pc)
     }
 }
 

@@ -18,12 +18,16 @@ pub(crate) fn history(r: &HistoryReport, paint: Paint) -> String {
         number(r.now.at.step),
     );
     for w in &r.writes {
+        let inside = match w.inside.as_ref().and_then(|p| p.function.as_ref()) {
+            Some(f) => format!(", in {f}"),
+            None => String::new(),
+        };
         let _ = writeln!(
             out,
             "  {:<24} {} {}",
             w.value,
             instance(&w.by),
-            paint.faint(&format!("step {}", number(w.by.step))),
+            paint.faint(&format!("step {}{inside}", number(w.by.step))),
         );
         if let Some(text) = &w.text {
             let _ = writeln!(out, "  {:<24}   {}", "", clean(text));
