@@ -4,7 +4,7 @@ use tape::Event;
 
 use crate::plan::Values;
 use crate::roll::{FrameId, Item, Roll, What};
-use crate::slice::Node;
+use crate::terms::Node;
 
 /// An instruction, or the kernel for a system call, wrote to memory that was asked about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

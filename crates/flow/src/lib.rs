@@ -9,9 +9,11 @@ mod history;
 mod plan;
 mod roll;
 mod slice;
+mod terms;
 mod wanted;
 
 pub use history::Write;
 pub use plan::{Plan, Spot, Step, Values};
 pub use roll::{Codes, Execution, Frame, FrameId, Item, Roll, What};
-pub use slice::{Controls, Criterion, Edge, Kind, Node, OUTSIDE, Options, Slicer, Times};
+pub use slice::Slicer;
+pub use terms::{Controls, Criterion, Edge, Kind, Node, OUTSIDE, Options, Times};

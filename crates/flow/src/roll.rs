@@ -17,7 +17,7 @@ use smallvec::SmallVec;
 use tape::{Code, Event, Listener, Part, Shape};
 
 use crate::plan::{Plan, Values};
-use crate::slice::Node;
+use crate::terms::Node;
 
 /// Records between two kept states.
 const SPACING: usize = 64;

@@ -5,7 +5,7 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use crate::plan::{Mask, mask};
-use crate::slice::Kind;
+use crate::terms::Kind;
 
 /// Number of a want.
 pub(crate) type Id = u32;

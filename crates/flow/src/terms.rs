@@ -1,0 +1,73 @@
+//! What a slice is asked about, and what it consists of.
+
+use image::effects::RegRange;
+
+/// Why one instruction depends on another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Kind {
+    Register(RegRange),
+    Memory { addr: u64, len: u64 },
+    Control,
+}
+
+/// An executed instruction of the slice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Node {
+    pub step: u64,
+    pub pc: u64,
+}
+
+/// Stands for all code that is not the user's and was not called by it.
+pub const OUTSIDE: Node = Node { step: 0, pc: 0 };
+
+/// `from` depends on `to`, which was executed earlier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Edge {
+    pub from: Node,
+    pub to: Node,
+    pub kind: Kind,
+}
+
+/// What decides whether an instruction is executed: facts about the program's code.
+pub trait Controls {
+    /// The branches (their addresses) on which the instruction at `pc` is directly dependent.
+    fn controllers(&mut self, pc: u64) -> Vec<u64>;
+
+    /// The instruction is the user's own; others are shown as the call that led to them.
+    fn shown(&mut self, pc: u64) -> bool;
+}
+
+/// What a slice is asked about, at a step: before the instruction that is next there.
+#[derive(Clone, Debug, Default)]
+pub struct Criterion {
+    pub step: u64,
+    /// Where that is.
+    pub pc: u64,
+    pub thread: u32,
+    pub registers: Vec<RegRange>,
+    pub memory: Vec<(u64, u64)>,
+    /// The instructions executed at these steps, in ascending order, belong to the slice with all that
+    /// they use.
+    pub roots: Vec<u64>,
+    /// Why was this place reached?
+    pub control: bool,
+}
+
+/// What is left out of a slice.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    pub data_only: bool,
+    /// Dependences through these are not followed.
+    pub pruned_registers: Vec<RegRange>,
+    pub pruned_memory: Vec<(u64, u64)>,
+    /// Only what was executed between these steps is looked at.
+    pub window: Option<(u64, u64)>,
+}
+
+/// How often an instruction is in the slice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Times {
+    pub count: u64,
+    pub first: u64,
+    pub last: u64,
+}
