@@ -1,6 +1,6 @@
 //! Slices: the statements that had to do with a value or a failure.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Instant;
@@ -10,6 +10,7 @@ use iced_x86::{Decoder, DecoderOptions};
 use image::cfg::Graphs;
 use image::effects::{Effects, Place, RegRange};
 use image::{Program, ValuePlace};
+use rustc_hash::FxHashMap;
 use serde::Serialize;
 
 use crate::Error;
@@ -329,25 +330,36 @@ pub(crate) fn number(text: &str) -> Option<u64> {
 /// From instructions to statements.
 pub(crate) struct Report<'a> {
     traced: &'a Traced,
-    places: HashMap<u64, Rc<SourcePlace>>,
-    numbers: HashMap<Node, u64>,
+    /// The number of the place of each address.
+    places: FxHashMap<u64, u32>,
+    /// All places, and their numbers.
+    list: Vec<SourcePlace>,
+    by_place: HashMap<SourcePlace, u32>,
+    numbers: FxHashMap<Node, u64>,
 }
 
 impl<'a> Report<'a> {
     pub(crate) fn new(traced: &'a Traced) -> Self {
         Report {
             traced,
-            places: HashMap::new(),
-            numbers: HashMap::new(),
+            places: FxHashMap::default(),
+            list: Vec::new(),
+            by_place: HashMap::new(),
+            numbers: FxHashMap::default(),
         }
     }
 
-    pub(crate) fn place(&mut self, pc: u64) -> Rc<SourcePlace> {
-        let traced = self.traced;
-        self.places
-            .entry(pc)
-            .or_insert_with(|| Rc::new(traced.place(pc)))
-            .clone()
+    fn place(&mut self, pc: u64) -> u32 {
+        if let Some(&n) = self.places.get(&pc) {
+            return n;
+        }
+        let place = self.traced.place(pc);
+        let n = *self.by_place.entry(place.clone()).or_insert_with(|| {
+            self.list.push(place);
+            self.list.len() as u32 - 1
+        });
+        self.places.insert(pc, n);
+        n
     }
 
     /// Finds out which execution of its line each of these is: how often the line had been reached.
@@ -355,23 +367,22 @@ impl<'a> Report<'a> {
         let mut list: Vec<Node> = nodes.collect();
         list.sort_unstable();
         list.dedup();
-        let mut lines: HashMap<(PathBuf, u32), usize> = HashMap::new();
+        let mut lines: FxHashMap<u32, usize> = FxHashMap::default();
         let mut files = HashMap::new();
-        let mut starts: HashMap<u64, usize> = HashMap::new();
+        let mut starts: FxHashMap<u64, usize> = FxHashMap::default();
         let mut of: Vec<Option<usize>> = Vec::with_capacity(list.len());
         for n in &list {
             let place = self.place(n.pc);
-            let (Some(file), Some(line)) = (&place.file, place.line) else {
-                of.push(None);
-                continue;
-            };
             let next = lines.len();
-            let id = *lines.entry((file.clone(), line)).or_insert_with(|| {
-                let known = files
-                    .entry(file.clone())
-                    .or_insert_with(|| self.traced.program.line_starts(file));
-                for a in known.get(&line).into_iter().flatten() {
-                    starts.insert(*a, next);
+            let id = *lines.entry(place).or_insert_with(|| {
+                let place = &self.list[place as usize];
+                if let (Some(file), Some(line)) = (&place.file, place.line) {
+                    let known = files
+                        .entry(file.clone())
+                        .or_insert_with(|| self.traced.program.line_starts(file));
+                    for a in known.get(&line).into_iter().flatten() {
+                        starts.insert(*a, next);
+                    }
                 }
                 next
             });
@@ -399,7 +410,10 @@ impl<'a> Report<'a> {
 
     pub(crate) fn instance(&mut self, node: Node) -> Instance {
         Instance {
-            place: (*self.place(node.pc)).clone(),
+            place: {
+                let n = self.place(node.pc);
+                self.list[n as usize].clone()
+            },
             nth: self.numbers.get(&node).copied().unwrap_or(0),
             step: node.step,
         }
@@ -407,46 +421,44 @@ impl<'a> Report<'a> {
 
     fn statements(
         &mut self,
-        nodes: &rustc_hash::FxHashMap<u64, flow::Times>,
+        nodes: &FxHashMap<u64, flow::Times>,
         edges: &[flow::Edge],
     ) -> Vec<Statement> {
-        let mut statements: BTreeMap<Rc<SourcePlace>, Statement> = BTreeMap::new();
+        let mut statements: FxHashMap<u32, Statement> = FxHashMap::default();
         for (&pc, times) in nodes {
-            let place = self.place(pc);
-            let s = statements
-                .entry(place.clone())
-                .or_insert_with(|| Statement {
-                    text: self.traced.text(&place),
-                    place: (*place).clone(),
-                    times: 0,
-                    first: u64::MAX,
-                    last: 0,
-                    edges: Vec::new(),
-                });
+            let n = self.place(pc);
+            let place = &self.list[n as usize];
+            let s = statements.entry(n).or_insert_with(|| Statement {
+                text: self.traced.text(place),
+                place: place.clone(),
+                times: 0,
+                first: u64::MAX,
+                last: 0,
+                edges: Vec::new(),
+            });
             s.times += times.count;
             s.first = s.first.min(times.first);
             s.last = s.last.max(times.last);
         }
-        type Key = (Rc<SourcePlace>, Rc<SourcePlace>, &'static str, String);
-        let mut merged: BTreeMap<Key, (flow::Edge, u64)> = BTreeMap::new();
+        let mut merged: FxHashMap<(u32, u32, Kind), (flow::Edge, u64)> = FxHashMap::default();
         for e in edges {
             let (from, to) = (self.place(e.from.pc), self.place(e.to.pc));
-            let (kind, what) = self.why(e);
             let own = from == to
                 && self.numbers.get(&e.from) == self.numbers.get(&e.to)
-                && kind != "control";
+                && e.kind != Kind::Control;
             if own {
                 // Within one execution of a statement.
                 continue;
             }
-            let entry = merged.entry((from, to, kind, what)).or_insert((*e, 0));
+            let entry = merged.entry((from, to, e.kind)).or_insert((*e, 0));
             entry.1 += 1;
             if e.from.step > entry.0.from.step {
                 entry.0 = *e;
             }
         }
-        for ((from, _, kind, what), (e, times)) in merged {
+        for ((from, ..), (e, times)) in merged {
             let to = self.instance(e.to);
+            let (kind, what) = self.why(&e);
             if let Some(s) = statements.get_mut(&from) {
                 s.edges.push(Dependence {
                     nth: self.numbers.get(&e.from).copied().unwrap_or(0),
@@ -459,9 +471,14 @@ impl<'a> Report<'a> {
             }
         }
         let mut list: Vec<Statement> = statements.into_values().collect();
+        list.sort_by(|a, b| a.place.cmp(&b.place));
         for s in &mut list {
-            s.edges
-                .sort_by_key(|e| std::cmp::Reverse((e.step, e.to.step)));
+            s.edges.sort_by(|a, b| {
+                let key = |e: &Dependence| (e.step, e.to.step);
+                key(b)
+                    .cmp(&key(a))
+                    .then_with(|| (a.kind, &a.what).cmp(&(b.kind, &b.what)))
+            });
         }
         list
     }
