@@ -33,7 +33,10 @@ pub struct Departure {
 /// What a run that has departed has of its own.
 pub(crate) struct Private {
     pub(crate) departure: Departure,
-    folder: PathBuf,
+    /// Made when the first copy is.
+    folder: Option<PathBuf>,
+    /// The descriptors are open in its process. Most experiments end without needing them.
+    settled: bool,
     /// What stands in for each path; `None` for one that was removed.
     stands_in: HashMap<Vec<u8>, Option<PathBuf>>,
     pub(crate) notes: Vec<String>,
@@ -43,7 +46,9 @@ pub(crate) struct Private {
 impl Drop for Private {
     fn drop(&mut self) {
         // Nothing of an experiment is left behind; a failure here is nobody's concern.
-        let _ = fs::remove_dir_all(&self.folder);
+        if let Some(folder) = &self.folder {
+            let _ = fs::remove_dir_all(folder);
+        }
     }
 }
 
@@ -51,18 +56,15 @@ impl Drop for Private {
 const PATIENCE: Duration = Duration::from_secs(10);
 
 impl Private {
-    fn new(departure: Departure) -> Result<Self, Error> {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let n = NEXT.fetch_add(1, Ordering::Relaxed);
-        let folder = std::env::temp_dir().join(format!("wherefore-{}-{n}", std::process::id()));
-        fs::create_dir_all(&folder).map_err(Error::Disk)?;
-        Ok(Private {
+    fn new(departure: Departure) -> Self {
+        Private {
             departure,
-            folder,
+            folder: None,
+            settled: false,
             stands_in: HashMap::new(),
             notes: Vec::new(),
             copies: 0,
-        })
+        }
     }
 
     fn note(&mut self, text: String) {
@@ -71,9 +73,20 @@ impl Private {
         }
     }
 
-    fn fresh(&mut self) -> PathBuf {
+    fn fresh(&mut self) -> Result<PathBuf, Error> {
         self.copies += 1;
-        self.folder.join(self.copies.to_string())
+        let folder = match &self.folder {
+            Some(folder) => folder,
+            None => {
+                static NEXT: AtomicU32 = AtomicU32::new(0);
+                let n = NEXT.fetch_add(1, Ordering::Relaxed);
+                let name = format!("wherefore-{}-{n}", std::process::id());
+                let folder = std::env::temp_dir().join(name);
+                fs::create_dir_all(&folder).map_err(Error::Disk)?;
+                self.folder.insert(folder)
+            }
+        };
+        Ok(folder.join(self.copies.to_string()))
     }
 
     /// The private copy of the file at `path`, made now if there is none.
@@ -82,7 +95,7 @@ impl Private {
             return Ok(p.clone());
         }
         let removed = self.stands_in.get(path) == Some(&None);
-        let copy = self.fresh();
+        let copy = self.fresh()?;
         let original = PathBuf::from(std::ffi::OsStr::from_bytes(path));
         if !removed && original.is_file() {
             fs::copy(&original, &copy).map_err(Error::Disk)?;
@@ -255,8 +268,17 @@ impl Replay {
             step: self.engine.step()?,
             call: abi::describe(call, None),
         };
-        let mut private = Private::new(departure)?;
+        self.private = Some(Private::new(departure));
         self.next = None;
+        Ok(())
+    }
+
+    /// Opens the guest's descriptors in its process, as far as they can be had.
+    fn settle(&mut self) -> Result<(), Error> {
+        let Some(mut private) = self.private.take_if(|p| !p.settled) else {
+            return Ok(());
+        };
+        private.settled = true;
         let open: Vec<_> = self
             .descriptors
             .open
@@ -382,6 +404,9 @@ impl Replay {
     /// Carries out a call of a run that has departed.
     pub(crate) fn private_call(&mut self, call: &Call) -> Result<Option<End>, Error> {
         let nr = call.nr as i64;
+        if !self.concerns_no_descriptor(call) {
+            self.settle()?;
+        }
         if let Some(ret) = self.private_result(call)? {
             self.forward(call, ret);
             self.engine.return_from_call(ret);
@@ -439,6 +464,28 @@ impl Replay {
             }
             Outcome::NotMade => self.engine.before_call().map(|()| None),
             Outcome::Event(_) | Outcome::Ended(_) => Err(Error::Lost),
+        }
+    }
+
+    /// The call works the same whether the guest's descriptors are open or not.
+    fn concerns_no_descriptor(&self, call: &Call) -> bool {
+        let anonymous = call.args[3] & libc::MAP_ANONYMOUS as u64 != 0;
+        match call.nr as i64 {
+            libc::SYS_write | libc::SYS_writev => self.descriptors.output(call.args[0]).is_some(),
+            libc::SYS_mmap => anonymous,
+            libc::SYS_exit
+            | libc::SYS_exit_group
+            | libc::SYS_brk
+            | libc::SYS_munmap
+            | libc::SYS_mprotect
+            | libc::SYS_getpid
+            | libc::SYS_gettid
+            | libc::SYS_kill
+            | libc::SYS_tgkill
+            | libc::SYS_rt_sigaction
+            | libc::SYS_rt_sigprocmask
+            | libc::SYS_rt_sigreturn => true,
+            _ => false,
         }
     }
 

@@ -150,7 +150,9 @@ pub(crate) fn move_in(tracee: Tracee, class_of: &dyn Fn(u64) -> u64) -> Result<E
     engine.set_classes(class_of);
     // Exec keeps the flags of the alternate stack, which signal frames show; let them not be those of
     // whoever started the guest.
-    engine.memory.write(scratch, &crate::engine::DISABLED_STACK)?;
+    engine
+        .memory
+        .write(scratch, &crate::engine::DISABLED_STACK)?;
     engine.inject(libc::SYS_sigaltstack, [scratch, 0, 0, 0, 0, 0])?;
     engine.regs.gs_base = engine.page;
     engine.regs.orig_rax = u64::MAX;

@@ -47,12 +47,14 @@ impl Engine {
                 &self.protected,
                 &self.aliases,
             );
-            decode(pc, MAX_INSNS, &mut fetcher, &|at| armed.contains_key(&at))
+            let limit = longest(&self.observed);
+            decode(pc, limit, &mut fetcher, &|at| armed.contains_key(&at))
         };
         if block.insns.is_empty() && block.special.is_none() {
             return Ok(None);
         }
         block.flip(&self.flipped);
+        block.observe(&self.observed);
         self.guard_pages(&block.ranges)?;
         let region = self.region_for(pc)?;
         let request = Request {
@@ -128,5 +130,14 @@ impl Engine {
             Some(id) => Ok(Some(id)),
             None => self.translate_block(pc, prologue, &mut VecDeque::new()),
         }
+    }
+}
+
+/// How long superblocks may be.
+pub(super) fn longest(observed: &[(u64, u64)]) -> usize {
+    if observed.is_empty() {
+        MAX_INSNS
+    } else {
+        MAX_OBSERVED
     }
 }

@@ -255,7 +255,7 @@ impl Engine {
     pub(crate) fn past_armed(&mut self, limit: u64) -> Result<Stop, Error> {
         self.refresh_maps()?;
         let pc = self.regs.rip;
-        let limit = (limit as usize).clamp(1, MAX_INSNS);
+        let limit = (limit as usize).clamp(1, code::longest(&self.observed));
         let mut block = {
             let mut fetcher = Fetcher::new(
                 &mut self.code,
@@ -268,6 +268,7 @@ impl Engine {
             decode(pc, limit, &mut fetcher, &|at| armed.contains_key(&at))
         };
         block.flip(&self.flipped);
+        block.observe(&self.observed);
         // A system call is the caller's, as is what the tracer must carry out.
         if matches!(
             block.insns.last().map(|i| i.flow),

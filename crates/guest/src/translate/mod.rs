@@ -23,6 +23,7 @@
 
 mod decode;
 pub(crate) mod emit;
+mod observe;
 
 use iced_x86::{
     BlockEncoder, BlockEncoderOptions, Code as Opcode, Instruction, InstructionBlock,
@@ -35,6 +36,9 @@ use emit::{Code, Gpr};
 
 /// The longest superblock, in guest instructions.
 pub(crate) const MAX_INSNS: usize = 64;
+
+/// The longest that is observed: logging takes some 250 bytes of code per instruction.
+pub(crate) const MAX_OBSERVED: usize = 32;
 
 /// Addresses of the routines that every code region has a copy of.
 #[derive(Clone, Copy, Debug)]
@@ -273,6 +277,9 @@ impl Translator<'_> {
                 _ => {}
             }
             self.note(insn.pc, uncounted, saved);
+            if insn.observed {
+                self.observe(insn, uncounted, saved);
+            }
             self.late_count = (self.counted_at.is_none() && last && !bounded).then_some((n, done));
             self.insn(i, uncounted);
         }
