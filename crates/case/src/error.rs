@@ -21,6 +21,24 @@ pub enum Error {
     Running { name: String, pid: i32 },
     /// A step that the recording does not have.
     NoSuchStep { step: u64, steps: u64 },
+    /// A suite of tests that cannot be used.
+    Suite { path: PathBuf, why: String },
+    /// A test that makes no sense.
+    BadTest { test: String, why: String },
+    /// The program could not be made.
+    Build(String),
+    /// A change of a replay that cannot be made.
+    BadSet(String),
+    /// The program has no line numbers.
+    NoLines(PathBuf),
+    /// No failing test can be searched.
+    NothingToSearch,
+    /// There is no earlier search to go on with.
+    NoState { suite: String, why: String },
+    /// Somebody interrupted it before there was anything to keep.
+    Interrupted,
+    /// The tool is at fault.
+    Internal(String),
     /// The folder of recordings cannot be used.
     Folder(PathBuf, io::Error),
     /// The description of the recording is not what it should be.
@@ -48,6 +66,13 @@ impl Error {
                 | Error::NameTaken(_)
                 | Error::Running { .. }
                 | Error::NoSuchStep { .. }
+                | Error::Suite { .. }
+                | Error::BadTest { .. }
+                | Error::Build(_)
+                | Error::BadSet(_)
+                | Error::NoLines(_)
+                | Error::NothingToSearch
+                | Error::NoState { .. }
         )
     }
 }
@@ -87,6 +112,25 @@ impl fmt::Display for Error {
                 f,
                 "there is no step {step}: the recording ends at step {steps}"
             ),
+            Error::Suite { path, why } => {
+                write!(f, "{} is no suite of tests: {why}", path.display())
+            }
+            Error::BadTest { test, why } => write!(f, "test `{test}`: {why}"),
+            Error::Build(why) => write!(f, "the program could not be built: {why}"),
+            Error::BadSet(why) => write!(f, "--set: {why}"),
+            Error::NoLines(program) => write!(
+                f,
+                "{} has no line numbers; compile it with -g",
+                program.display()
+            ),
+            Error::NothingToSearch => f.write_str(
+                "no failing test can be searched: each must end by itself and say what it should print",
+            ),
+            Error::NoState { suite, why } => {
+                write!(f, "there is no earlier search of `{suite}` to go on with: {why}")
+            }
+            Error::Interrupted => f.write_str("interrupted"),
+            Error::Internal(why) => write!(f, "internal error: {why}"),
             Error::Folder(path, e) => write!(
                 f,
                 "cannot use {}: {e}; name another folder with --recordings",

@@ -139,7 +139,7 @@ fn convert(m: &Moment<'_>, raw: &[RawFrame]) -> Vec<Frame> {
         .collect()
 }
 
-fn is_system(module: &Path) -> bool {
+pub(crate) fn is_system(module: &Path) -> bool {
     const SYSTEM: [&str; 4] = ["/lib", "/lib64", "/usr/lib", "/usr/lib64"];
     SYSTEM.iter().any(|s| module.starts_with(s))
 }

@@ -12,6 +12,7 @@ mod crash;
 mod error;
 mod frames;
 mod info;
+mod locate;
 mod meta;
 mod moment;
 mod position;
@@ -19,22 +20,33 @@ mod program;
 mod remove;
 mod replay;
 mod run;
+mod set;
 mod store;
 
+pub use ::locate::faults::Recompute;
+pub use ::locate::rank::Formula;
+pub use ::locate::{Reduction, Tally, When};
 pub use cost::Cost;
 pub use crash::{CrashReport, Sent, SignalName};
 pub use error::Error;
 pub use frames::{Excerpt, Frame, FrameList, Parameter, SourceLine};
 pub use info::{InfoReport, ListReport, RecordingInfo, StoredFile};
+pub use locate::{
+    Compare, Content, Evidence, Expected, LocateAudience, LocateReport, LocateRequest, Method,
+    RankedLine, SearchReport, Searching, Suite, Test, TestEnd, TestReport, TruthReport,
+    ValueChange,
+};
 pub use meta::{Ended, Figures, Meta};
 pub use position::{Instruction, Position};
 pub use remove::RemoveReport;
-pub use replay::{Audience, ReplayEnd, ReplayReport, ReplayRequest, Stream};
+pub use replay::{Audience, Edited, ReplayEnd, ReplayReport, ReplayRequest, Stream};
 pub use run::{RunReport, RunRequest};
+pub use set::SetRequest;
 pub use store::{RecordingName, default_folder};
 
 use std::path::PathBuf;
 use std::rc::Rc;
+use std::sync::atomic::AtomicBool;
 
 /// The recordings of a folder, and what can be asked of them.
 #[derive(Clone, Debug)]
@@ -64,6 +76,17 @@ impl Case {
         replay::replay(&self.store, request, audience)
     }
 
+    /// Ranks the lines of a program by how likely they are at fault, from its tests. Once `stop` is
+    /// set, the search ends and can be resumed.
+    pub fn locate(
+        &self,
+        request: &LocateRequest,
+        audience: &dyn LocateAudience,
+        stop: &AtomicBool,
+    ) -> Result<LocateReport, Error> {
+        locate::locate(&self.store, request, audience, stop)
+    }
+
     /// All recordings, the oldest first.
     pub fn list(&self) -> Result<ListReport, Error> {
         info::list(&self.store)
@@ -88,4 +111,13 @@ pub fn die_of(signal: i32) -> ! {
 /// The name of a signal, such as `SIGSEGV`.
 pub fn signal_name(signal: i32) -> String {
     abi::signal::name(signal).unwrap_or_else(|| format!("signal {signal}"))
+}
+
+/// Has Ctrl-C and its like set `stop` instead of ending the process.
+pub fn on_interrupt(stop: &std::sync::Arc<AtomicBool>) {
+    guest::survive_interrupts();
+    use nix::libc::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+    for signal in [SIGINT, SIGTERM, SIGHUP, SIGQUIT] {
+        let _ = signal_hook::flag::register(signal, stop.clone());
+    }
 }

@@ -35,6 +35,9 @@ pub struct Meta {
     pub notes: Vec<String>,
     /// Stored files and what the guest knew them as.
     pub files: Vec<(String, String)>,
+    /// The suite of tests that `locate` made it for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub suite: Option<String>,
 }
 
 /// How far a recording got.

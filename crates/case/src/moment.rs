@@ -27,6 +27,24 @@ impl Memory for Reader<'_> {
     }
 }
 
+/// The files behind the mappings.
+pub(crate) fn load(mappings: &[guest::Mapping], stored: &HashMap<PathBuf, PathBuf>) -> Program {
+    let list: Vec<image::Mapping> = mappings
+        .iter()
+        .map(|m| image::Mapping {
+            start: m.start,
+            end: m.end,
+            offset: m.offset,
+            executable: m.protection.execute,
+            name: stored.get(&m.name).unwrap_or(&m.name).clone(),
+            file: m.name.clone(),
+        })
+        .collect();
+    let mut program = Program::new();
+    program.load(&list);
+    program
+}
+
 impl<'a> Moment<'a> {
     pub(crate) fn new(
         step: u64,
@@ -35,19 +53,7 @@ impl<'a> Moment<'a> {
         stored: &'a HashMap<PathBuf, PathBuf>,
         read: Read<'a>,
     ) -> Self {
-        let list: Vec<image::Mapping> = mappings
-            .iter()
-            .map(|m| image::Mapping {
-                start: m.start,
-                end: m.end,
-                offset: m.offset,
-                executable: m.protection.execute,
-                name: stored.get(&m.name).unwrap_or(&m.name).clone(),
-                file: m.name.clone(),
-            })
-            .collect();
-        let mut program = Program::new();
-        program.load(&list);
+        let program = load(mappings, stored);
         Moment {
             step,
             regs,

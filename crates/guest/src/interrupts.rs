@@ -48,6 +48,12 @@ pub(crate) fn install() -> Vec<(i32, libc::sighandler_t)> {
     INSTALLED.get_or_init(install_handlers).clone()
 }
 
+/// Installs the tracer's handlers, which the first recorder or replay would do, so that the caller
+/// can chain to them.
+pub fn survive_interrupts() {
+    install();
+}
+
 fn install_handlers() -> Vec<(i32, libc::sighandler_t)> {
     let mut old = Vec::new();
     for signal in [

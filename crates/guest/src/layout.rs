@@ -121,14 +121,15 @@ pub(crate) mod record {
     pub(crate) const SIZE: u32 = ARGS + ARGS_LEN;
 }
 
-/// One record of an observed run, in 8-byte words: address, step, memory operand, and the general
-/// registers by hardware number. In a replay, which runs no call on the spot, the ring holds them.
+/// One record of an observed run, in 8-byte words: address, step, memory operand, the general
+/// registers by hardware number, and the memory operand after the instruction if that wrote it. In a replay, which runs no call on the spot, the ring holds them.
 pub(crate) mod seen {
     pub(crate) const PC: usize = 0;
     pub(crate) const STEP: usize = 1;
     pub(crate) const MEMORY: usize = 2;
     pub(crate) const REGS: usize = 3;
-    pub(crate) const WORDS: usize = REGS + 16;
+    pub(crate) const AFTER: usize = REGS + 16;
+    pub(crate) const WORDS: usize = AFTER + 1;
     pub(crate) const SIZE: usize = WORDS * 8;
     /// The cursor points this far into the record, so that one byte reaches all of it.
     pub(crate) const BIAS: usize = 64;

@@ -96,7 +96,7 @@ mod watch;
 
 pub use checkpoint::{CheckpointId, Spacing};
 pub use edit::{Edit, EditId, Place};
-pub use interrupts::die_of;
+pub use interrupts::{die_of, survive_interrupts};
 pub use launch::Launch;
 pub use maps::{Mapping, Protection};
 pub use observe::Seen;

@@ -17,6 +17,8 @@ pub struct Seen {
     pub memory: u64,
     /// The general registers by hardware number, rax first.
     pub regs: [u64; 16],
+    /// What its memory operand holds when it is done, if it writes it.
+    pub after: u64,
 }
 
 impl Engine {
@@ -48,6 +50,7 @@ impl Engine {
                 step: next(),
                 memory: next(),
                 regs: std::array::from_fn(|_| next()),
+                after: next(),
             };
             if let Some(last) = last.replace(this)
                 && last.step != this.step

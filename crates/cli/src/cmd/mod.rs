@@ -1,6 +1,7 @@
 //! The verbs.
 
 mod info;
+mod locate;
 mod ls;
 mod replay;
 mod rm;
@@ -27,6 +28,7 @@ pub(crate) fn dispatch(args: &Args) -> Result<Exit> {
     match &args.verb {
         Verb::Run(a) => run::run(&case, a, paint),
         Verb::Replay(a) => replay::replay(&case, a, paint),
+        Verb::Locate(a) => locate::locate(&case, a, paint),
         Verb::Ls(a) => ls::ls(&case, a),
         Verb::Info(a) => info::info(&case, a),
         Verb::Rm(a) => rm::rm(&case, a),

@@ -282,6 +282,9 @@ impl Translator<'_> {
             }
             self.late_count = (self.counted_at.is_none() && last && !bounded).then_some((n, done));
             self.insn(i, uncounted);
+            if insn.observed && insn.flow == Flow::Next {
+                self.observe_after(insn, uncounted);
+            }
         }
         // A superblock that was cut short, not ended by a transfer, goes on at its end.
         if insns.last().is_none_or(|i| !i.flow.ends()) {

@@ -8,7 +8,9 @@
 //! Writing only the registers that the instruction names was rejected: it saves a third of the
 //! stores, and the reader would have to know the shape of each record.
 
-use iced_x86::{Code as Opcode, Instruction, Mnemonic, OpKind, Register};
+use iced_x86::{
+    Code as Opcode, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register,
+};
 
 use super::{Gpr, Insn, Saved, Translator, memory_of, reaches};
 use crate::layout::{seen, slot};
@@ -53,6 +55,29 @@ impl Translator<'_> {
         self.note(insn.pc, uncounted, saved);
     }
 
+    /// Adds to the record what the instruction has written to its memory operand.
+    pub(super) fn observe_after(&mut self, insn: &Insn, uncounted: i32) {
+        if !writes_operand(&insn.decoded) {
+            return;
+        }
+        let Some(load) = load_operand(&insn.decoded) else {
+            return;
+        };
+        // The instruction is done: what is left of its superblock begins behind it.
+        let next = insn.pc + u64::from(insn.len);
+        self.note(next, uncounted + 1, Saved::default());
+        self.code.save(Gpr::RDX, slot::RDX);
+        self.note(next, uncounted + 1, Saved(2));
+        self.load_observed(&insn.decoded, load);
+        self.code.save(Gpr::RCX, slot::RCX);
+        self.note(next, uncounted + 1, Saved(3));
+        self.code.load(Gpr::RCX, slot::OBSERVE_AT);
+        let at = seen::AFTER as i32 * 8 - (seen::BIAS + seen::SIZE) as i32;
+        self.code.store_at_rcx(at as i8, Gpr::RDX);
+        self.code.load(Gpr::RCX, slot::RCX);
+        self.code.load(Gpr::RDX, slot::RDX);
+    }
+
     fn load_observed(&mut self, i: &Instruction, mut load: Instruction) {
         if i.is_ip_rel_memory_operand() {
             let target = i.ip_rel_memory_address();
@@ -67,6 +92,24 @@ impl Translator<'_> {
         }
         self.encode(load);
     }
+}
+
+/// The instruction writes its memory operand and leaves the registers that address it alone.
+fn writes_operand(i: &Instruction) -> bool {
+    let mut factory = InstructionInfoFactory::new();
+    let info = factory.info(i);
+    let writes = |a: OpAccess| {
+        matches!(
+            a,
+            OpAccess::Write | OpAccess::CondWrite | OpAccess::ReadWrite | OpAccess::ReadCondWrite
+        )
+    };
+    let [base, index] = [i.memory_base(), i.memory_index()].map(|r| r.full_register());
+    let moved = info.used_registers().iter().any(|u| {
+        let r = u.register().full_register();
+        writes(u.access()) && r != Register::None && (r == base || r == index)
+    });
+    !moved && (0..i.op_count()).any(|n| i.op_kind(n) == OpKind::Memory && writes(info.op_access(n)))
 }
 
 /// A load of the memory operand, as a number, to rdx. None if there is no operand of a register's
