@@ -13,6 +13,7 @@ mod flags;
 mod foreign;
 mod guests;
 mod install;
+mod locate;
 mod process;
 mod scene;
 mod tally;
@@ -30,6 +31,7 @@ usage: cargo xtask <verb>
   guests [FILTER]                   guests/: native against recorded against replayed
   foreign [FILTER]                  the same for programs that Debian provides
   determinism [--runs N]            twenty guests and five foreign programs, replayed N times (100)
+  locate [single] [--json] [FILTER] faults put into guests/locate/: how they rank, in tables
   tidy                              layers, file lengths, forbidden words
   bench checkpoints [--json]        what checkpoints cost, and going to any step with them
   bench engine [--json] [--runs N] [FILTER]
@@ -58,6 +60,7 @@ fn run() -> Result<bool> {
         "test" => test::run(&rest),
         "guests" => guests::run(&rest),
         "foreign" => foreign::run(&rest),
+        "locate" => locate::run(&rest),
         "determinism" => determinism::run(&rest),
         "tidy" => tidy::run(),
         "bench" => bench::run(&rest),

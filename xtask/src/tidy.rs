@@ -11,9 +11,10 @@ use std::process::Command;
 
 /// Each crate and what it may use of the others. Front ends sit on the façade, the façade on the facts and the
 /// engine, and those on the vocabulary.
-const LAYERS: [(&str, &[&str]); 6] = [
+const LAYERS: [(&str, &[&str]); 7] = [
     ("wherefore", &["case"]),
-    ("case", &["guest", "image", "abi"]),
+    ("case", &["guest", "image", "locate", "abi"]),
+    ("locate", &[]),
     ("guest", &["abi"]),
     ("image", &["abi"]),
     ("abi", &[]),
