@@ -11,12 +11,14 @@ use std::process::Command;
 
 /// Each crate and what it may use of the others. Front ends sit on the façade, the façade on the facts and the
 /// engine, and those on the vocabulary.
-const LAYERS: [(&str, &[&str]); 7] = [
+const LAYERS: [(&str, &[&str]); 9] = [
     ("wherefore", &["case"]),
-    ("case", &["guest", "image", "locate", "abi"]),
+    ("case", &["flow", "guest", "image", "locate", "abi"]),
+    ("flow", &["image", "tape", "abi"]),
     ("locate", &[]),
-    ("guest", &["abi"]),
+    ("guest", &["abi", "tape"]),
     ("image", &["abi"]),
+    ("tape", &[]),
     ("abi", &[]),
     ("xtask", &[]),
 ];

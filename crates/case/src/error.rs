@@ -35,10 +35,14 @@ pub enum Error {
     NothingToSearch,
     /// There is no earlier search to go on with.
     NoState { suite: String, why: String },
-    /// Somebody interrupted it before there was anything to keep.
-    Interrupted,
     /// The tool is at fault.
     Internal(String),
+    /// A place that the program or its run does not have.
+    NoSuchPlace(String),
+    /// The request cannot be understood.
+    Request(String),
+    /// Somebody interrupted the work.
+    Interrupted,
     /// The folder of recordings cannot be used.
     Folder(PathBuf, io::Error),
     /// The description of the recording is not what it should be.
@@ -73,6 +77,8 @@ impl Error {
                 | Error::NoLines(_)
                 | Error::NothingToSearch
                 | Error::NoState { .. }
+                | Error::NoSuchPlace(_)
+                | Error::Request(_)
         )
     }
 }
@@ -100,6 +106,7 @@ impl fmt::Display for Error {
                 f,
                 "`{name}` cannot name a recording: use letters, digits, `.`, `_` and `-`"
             ),
+            Error::NoSuchPlace(why) | Error::Request(why) => f.write_str(why),
             Error::NameTaken(name) => write!(
                 f,
                 "there is a recording `{name}` already; remove it with `wherefore rm {name}` or choose another name"

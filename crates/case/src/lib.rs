@@ -15,13 +15,16 @@ mod info;
 mod locate;
 mod meta;
 mod moment;
+mod point;
 mod position;
 mod program;
 mod remove;
 mod replay;
 mod run;
 mod set;
+mod slice;
 mod store;
+mod trace;
 
 pub use ::locate::faults::Recompute;
 pub use ::locate::rank::Formula;
@@ -37,11 +40,15 @@ pub use locate::{
     ValueChange,
 };
 pub use meta::{Ended, Figures, Meta};
+pub use point::Point;
 pub use position::{Instruction, Position};
 pub use remove::RemoveReport;
 pub use replay::{Audience, Edited, ReplayEnd, ReplayReport, ReplayRequest, Stream};
 pub use run::{RunReport, RunRequest};
 pub use set::SetRequest;
+pub use slice::{
+    About, Dependence, Instance, SliceFigures, SliceReport, SliceRequest, SourcePlace, Statement,
+};
 pub use store::{RecordingName, default_folder};
 
 use std::path::PathBuf;
@@ -85,6 +92,15 @@ impl Case {
         stop: &AtomicBool,
     ) -> Result<LocateReport, Error> {
         locate::locate(&self.store, request, audience, stop)
+    }
+
+    /// The statements that had to do with a value or a failure.
+    pub fn slice(
+        &self,
+        request: &SliceRequest,
+        audience: Rc<dyn Audience>,
+    ) -> Result<SliceReport, Error> {
+        slice::slice(&self.store, request, &audience)
     }
 
     /// All recordings, the oldest first.

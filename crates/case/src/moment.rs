@@ -27,21 +27,35 @@ impl Memory for Reader<'_> {
     }
 }
 
+/// The memory of a guest that stands still.
+pub(crate) struct Guest<'a>(pub(crate) &'a guest::Replay);
+
+impl Memory for Guest<'_> {
+    fn read(&self, addr: u64, buf: &mut [u8]) -> bool {
+        self.0.read(addr, buf) == buf.len()
+    }
+}
+
+/// The guest's address space in the words of `image`; stored copies stand for the guest's files.
+pub(crate) fn image_mappings(
+    mappings: &[guest::Mapping],
+    stored: &HashMap<PathBuf, PathBuf>,
+) -> Vec<image::Mapping> {
+    let mapping = |m: &guest::Mapping| image::Mapping {
+        start: m.start,
+        end: m.end,
+        offset: m.offset,
+        executable: m.protection.execute,
+        name: stored.get(&m.name).unwrap_or(&m.name).clone(),
+        file: m.name.clone(),
+    };
+    mappings.iter().map(mapping).collect()
+}
+
 /// The files behind the mappings.
 pub(crate) fn load(mappings: &[guest::Mapping], stored: &HashMap<PathBuf, PathBuf>) -> Program {
-    let list: Vec<image::Mapping> = mappings
-        .iter()
-        .map(|m| image::Mapping {
-            start: m.start,
-            end: m.end,
-            offset: m.offset,
-            executable: m.protection.execute,
-            name: stored.get(&m.name).unwrap_or(&m.name).clone(),
-            file: m.name.clone(),
-        })
-        .collect();
     let mut program = Program::new();
-    program.load(&list);
+    program.load(&image_mappings(mappings, stored));
     program
 }
 

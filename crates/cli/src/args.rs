@@ -43,6 +43,8 @@ pub(crate) enum Verb {
     Replay(ReplayArgs),
     /// Find the line that is at fault, from tests that pass and tests that fail
     Locate(Box<LocateArgs>),
+    /// Show the statements that had to do with a value or a failure
+    Slice(SliceArgs),
     /// List the recordings
     Ls(ListArgs),
     /// Describe a recording
@@ -71,6 +73,22 @@ pub(crate) struct Telling {
 
     /// Write the JSON report to this file
     #[arg(short, long, value_name = "FILE", requires = "json")]
+    pub(crate) output: Option<PathBuf>,
+}
+
+/// Options of verbs whose work is a report.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Reporting {
+    /// Print figures about the work
+    #[arg(long)]
+    pub(crate) stats: bool,
+
+    /// Print the report as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// Write the report to this file [default: standard error]
+    #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
 }
 
@@ -295,6 +313,57 @@ fn file_line(text: &str) -> Result<(String, u32), String> {
 }
 
 #[derive(Debug, ClapArgs)]
+pub(crate) struct SliceArgs {
+    /// The recording [default: the latest]
+    #[arg(value_name = "REC")]
+    pub(crate) recording: Option<String>,
+
+    /// Where: `crash`, a step, FILE:LINE[#N] or FUNCTION[#N] (the last time without #N)
+    /// [default: crash]
+    #[arg(long, value_name = "POINT", value_parser = case::Point::parse)]
+    pub(crate) at: Option<case::Point>,
+
+    /// About this variable: `p->next->val`, `a[i].x`, `*q` [default: everything used there]
+    #[arg(long, value_name = "EXPR", conflicts_with_all = ["addr", "reg"])]
+    pub(crate) var: Option<String>,
+
+    /// About the memory at this address
+    #[arg(long, value_name = "ADDR", value_parser = address, conflicts_with = "reg")]
+    pub(crate) addr: Option<u64>,
+
+    /// So many bytes of it
+    #[arg(long, value_name = "N", default_value_t = 8, requires = "addr")]
+    pub(crate) len: u64,
+
+    /// About this register
+    #[arg(long, value_name = "REG")]
+    pub(crate) reg: Option<String>,
+
+    /// Leave out why statements were executed at all
+    #[arg(long)]
+    pub(crate) data_only: bool,
+
+    /// Do not follow these: registers, ADDR+LEN or global variables, separated by commas
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub(crate) prune: Vec<String>,
+
+    /// Look only at what was executed from step A to step B
+    #[arg(long, value_name = "A..B", value_parser = window)]
+    pub(crate) window: Option<(u64, u64)>,
+
+    /// Show what happened inside of libraries, not only their calls
+    #[arg(long)]
+    pub(crate) library: bool,
+
+    /// Write a page for a browser: the source with the slice in it
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) html: bool,
+
+    #[command(flatten)]
+    pub(crate) report: Reporting,
+}
+
+#[derive(Debug, ClapArgs)]
 pub(crate) struct ListArgs {
     /// Print JSON
     #[arg(long)]
@@ -332,4 +401,25 @@ fn step(text: &str) -> Result<u64, String> {
     text.replace([',', '_'], "")
         .parse()
         .map_err(|_| "a step is a number, such as 1234567 or 1,234,567".to_owned())
+}
+
+fn address(text: &str) -> Result<u64, String> {
+    let parsed = match text.strip_prefix("0x") {
+        Some(hex) => u64::from_str_radix(hex, 16),
+        None => text.parse(),
+    };
+    parsed.map_err(|_| "an address is a number, such as 0x7fffffffe000".to_owned())
+}
+
+fn window(text: &str) -> Result<(u64, u64), String> {
+    let (a, b) = text
+        .split_once("..")
+        .ok_or("a window is two steps with `..` between them")?;
+    let a = if a.is_empty() { 0 } else { step(a)? };
+    let b = if b.is_empty() { u64::MAX } else { step(b)? };
+    if a < b {
+        Ok((a, b))
+    } else {
+        Err("the window ends before it begins".to_owned())
+    }
 }

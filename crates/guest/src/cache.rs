@@ -7,6 +7,7 @@
 //! until the whole cache is emptied.
 
 use std::io;
+use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
@@ -53,12 +54,26 @@ pub(crate) struct Block {
 }
 
 /// The shared memory file as the tracer sees it.
-struct Shared {
+pub(crate) struct Shared {
     fd: i32,
     memory: *mut u8,
 }
 
+// SAFETY: the pointer is to memory that stays mapped as long as the value lives; who accesses which
+// part of it when is said at each access.
+unsafe impl Send for Shared {}
+// SAFETY: as above.
+unsafe impl Sync for Shared {}
+
 impl Shared {
+    /// A part of the tape that has been handed over: neither the guest nor the tracer writes to it
+    /// until its reader has acknowledged it.
+    pub(crate) fn view(&self, offset: u64, len: usize) -> &[u8] {
+        assert!(offset + len as u64 <= FILE_SIZE);
+        // SAFETY: within the mapping, by the assertion; nobody writes to it, see above.
+        unsafe { std::slice::from_raw_parts(self.memory.add(offset as usize), len) }
+    }
+
     fn new() -> Result<Self, Error> {
         // SAFETY: plain system calls; the mapping is private to this value until it is dropped.
         unsafe {
@@ -91,10 +106,10 @@ impl Shared {
         }
     }
 
-    fn write(&mut self, offset: u64, bytes: &[u8]) {
+    fn write(&self, offset: u64, bytes: &[u8]) {
         assert!(offset + bytes.len() as u64 <= FILE_SIZE);
         // SAFETY: within the mapping, by the assertion. The guest, which maps the same memory, is
-        // stopped whenever the tracer runs.
+        // stopped whenever the tracer runs, and a reader of the tape is given the other half.
         unsafe {
             std::ptr::copy_nonoverlapping(
                 bytes.as_ptr(),
@@ -135,7 +150,7 @@ impl Drop for Shared {
 
 /// All translated code of one guest image.
 pub(crate) struct Cache {
-    shared: Shared,
+    shared: Arc<Shared>,
     pub(crate) layout: Layout,
     pub(crate) regions: Vec<Region>,
     blocks: Vec<Block>,
@@ -158,7 +173,7 @@ const FIRST_BOUNDED: u32 = 0xf000_0000;
 impl Cache {
     pub(crate) fn new(layout: Layout) -> Result<Self, Error> {
         Ok(Cache {
-            shared: Shared::new()?,
+            shared: Arc::new(Shared::new()?),
             layout,
             regions: Vec::new(),
             blocks: Vec::new(),
@@ -172,6 +187,10 @@ impl Cache {
             l2_used: 0,
             generation: 0,
         })
+    }
+
+    pub(crate) fn shared(&self) -> Arc<Shared> {
+        self.shared.clone()
     }
 
     /// The descriptor that the guest maps.
@@ -601,6 +620,21 @@ impl Cache {
         };
         let (start, id) = region.placed[i];
         begins(&self.block(id).map, host - start)
+    }
+
+    /// The block that `host` belongs to; `None` for a bounded run.
+    pub(crate) fn block_of(&self, host: u64) -> Option<BlockId> {
+        let region = &self.regions[self.region_of(host)?];
+        if self.in_bounded(host) {
+            return None;
+        }
+        let i = region.placed.partition_point(|&(start, _)| start <= host);
+        Some(region.placed[i.checked_sub(1)?].1)
+    }
+
+    /// The block whose stop has this id.
+    pub(crate) fn owner(&self, point: u32) -> Option<BlockId> {
+        self.owners.get(point as usize).copied()
     }
 
     /// `host` belongs to a bounded run.

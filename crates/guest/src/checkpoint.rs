@@ -142,6 +142,11 @@ impl Replay {
     }
 
     pub(crate) fn return_to(&mut self, c: &Checkpoint) -> Result<(), Error> {
+        if self.engine.taping() {
+            return Err(Error::Request(
+                "a tape is being written: the guest cannot go back".into(),
+            ));
+        }
         self.engine.tracee.kill_later();
         self.engine.tracee = c.tracee;
         self.engine.memory = Memory::of(c.tracee.0);

@@ -25,6 +25,7 @@ use crate::{Error, Stats};
 
 mod code;
 mod run;
+mod tape;
 
 /// Steps between two looks at the guest when nobody asked for fewer. Any number will do whose
 /// negation has a top byte that is not zero.
@@ -134,6 +135,7 @@ pub(crate) struct Engine {
     pub(crate) trap_blocked: bool,
     /// Source of the last indirect branch that missed.
     pub(crate) last_branch: u64,
+    tape: self::tape::Tape,
 }
 
 /// What a checkpoint keeps of the engine.
@@ -255,6 +257,7 @@ impl Engine {
             epoch: 0,
             trap_blocked: false,
             last_branch: 0,
+            tape: self::tape::Tape::default(),
         })
     }
 
@@ -483,6 +486,7 @@ impl Engine {
                 self.release_page(page)?;
             }
         }
+        self.tape_write(addr, bytes.len() as u64);
         self.memory.write(addr, bytes)
     }
 

@@ -12,14 +12,16 @@
 //! base + 0x110_0000  second table, hashed, complete
 //! base + 0x160_0000  what the system-call stub may do by itself, one word a call
 //! base + 0x170_0000  ring of system-call results
-//! base + 0x1f0_0000  first code region
+//! base + 0x1f0_0000  the tape: two halves
+//! base + 0x9f0_0000  first code region
 //! ```
 
 /// Candidates for `base`; the first that is free in the new image is taken.
 pub(crate) const BASES: [u64; 4] = [0x7000_0000, 0x6000_0000, 0x5000_0000, 0x3000_0000];
 
 pub(crate) const PRIVATE_SIZE: u64 = 0x100_0000;
-pub(crate) const SHARED_SIZE: u64 = 0xf0_0000;
+pub(crate) const SHARED_SIZE: u64 = 0xf0_0000 + TAPE_SIZE;
+pub(crate) const TAPE_SIZE: u64 = 0x800_0000;
 pub(crate) const REGION_SIZE: u64 = 0x400_0000;
 
 /// Bytes each thread has of the private part.
@@ -57,6 +59,9 @@ impl Layout {
     pub(crate) fn ring_size(self) -> u64 {
         0x80_0000
     }
+    pub(crate) fn tape(self) -> u64 {
+        self.shared() + 0xf0_0000
+    }
     pub(crate) fn first_region(self) -> u64 {
         self.shared() + SHARED_SIZE
     }
@@ -79,6 +84,10 @@ pub(crate) mod slot {
     pub(crate) const LANES: u32 = 4;
     /// `step = BASE + ` the sum of the lanes.
     pub(crate) const BASE: u32 = COUNT + 8 * LANES;
+    /// Where the next record of the tape goes, and the guest's own value of the register that holds
+    /// that for the moment.
+    pub(crate) const TAPE: u32 = 0x20;
+    pub(crate) const TAPE_REGISTER: u32 = 0x28;
     /// Point id of the last indirect branch, so that a wild jump can be traced to its source.
     pub(crate) const SOURCE: u32 = 0x30;
     /// Where translated code goes on after a system call.

@@ -386,6 +386,21 @@ pub(crate) fn set_affinity(pid: i32, mask: &[u8]) {
 
 /// Keeps the calling thread, and what it starts, on the CPU it is on: a ptrace stop costs twenty
 /// times less when tracer and guest share one.
+/// Lets the calling thread run on any CPU that the process may use but the one it is on.
+pub(crate) fn unpin_self() {
+    // SAFETY: plain system calls on a live mask.
+    unsafe {
+        let cpu = libc::sched_getcpu();
+        let n = libc::sysconf(libc::_SC_NPROCESSORS_ONLN);
+        if cpu < 0 || n < 2 {
+            return;
+        }
+        let mut mask = [0xffu8; 128];
+        mask[cpu as usize / 8] &= !(1 << (cpu % 8));
+        set_affinity(0, &mask);
+    }
+}
+
 pub(crate) fn pin_self() {
     // SAFETY: plain system calls on a live mask.
     unsafe {

@@ -33,6 +33,7 @@ use crate::{Crash, End, Error, Stats, special};
 
 mod calls;
 mod signals;
+mod tape;
 
 use calls::spot;
 
@@ -199,6 +200,7 @@ pub fn pass_through() -> Sink {
 impl Drop for Replay {
     fn drop(&mut self) {
         crate::interrupts::guest(0);
+        self.engine.drop_tape();
         self.drop_checkpoints();
         self.engine.tracee.kill();
         crate::ptrace::reap();
@@ -437,7 +439,8 @@ impl Replay {
                     continue;
                 }
             }
-            let stop = if std::mem::take(&mut self.resume_call) {
+            let resumed = std::mem::take(&mut self.resume_call);
+            let stop = if resumed {
                 Stop::Syscall
             } else if here && self.at_call {
                 self.at_call = false;
@@ -475,13 +478,16 @@ impl Replay {
                         return Ok(Halt::Access);
                     }
                     watching.give_pages(&mut self.engine)?;
-                    let end = self.syscall()?;
+                    if !resumed {
+                        self.tape_enter()?;
+                    }
+                    let end = self.taped_syscall()?;
                     if end.is_none() {
                         watching.take_pages(&mut self.engine)?;
                     }
                     end
                 }
-                Stop::Special => self.special()?,
+                Stop::Special => self.taped_special()?,
                 Stop::Fault { signal, info }
                     if signal == libc::SIGSEGV && watching.has_page(special::address(&info)) =>
                 {

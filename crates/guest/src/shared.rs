@@ -355,6 +355,7 @@ impl Replay {
 
     fn put_shared(&mut self, mut addr: u64, mut bytes: &[u8]) -> Result<(), Error> {
         self.engine.refresh_maps()?;
+        self.engine.tape_write(addr, bytes.len() as u64);
         loop {
             let found = self.engine.maps.find(addr).and_then(|m| {
                 let object = m.shared.then(|| self.objects.find(m.object)).flatten()?;

@@ -155,6 +155,7 @@ impl Engine {
             Wait::Signal(libc::SIGTRAP) | Wait::Event(_) => {
                 self.regs = self.tracee.regs()?;
                 self.can_deliver = false;
+                self.tape_signal(pending.signal, regs.rsp)?;
                 self.show_last_fault(pending)?;
                 let was_blocked = self.trap_blocked;
                 if was_blocked {

@@ -89,6 +89,33 @@ impl Program {
         out
     }
 
+    /// The starts of the code of every line of a file, as [`Program::addresses_of_line`] has them.
+    pub fn line_starts(&self, file: &Path) -> BTreeMap<u32, BTreeSet<u64>> {
+        let mut out: BTreeMap<u32, BTreeSet<u64>> = BTreeMap::new();
+        for module in self.all_modules() {
+            let contents = &module.contents;
+            let (Some(elf), Some(debug)) = (contents.elf(), contents.debug()) else {
+                continue;
+            };
+            for unit in debug.units() {
+                let files = unit.files().matching(file);
+                if files.is_empty() {
+                    continue;
+                }
+                let lines = unit.lines(elf, &contents.warnings);
+                lines.range_starts(
+                    |index| files.contains(&index),
+                    |row| {
+                        out.entry(row.line)
+                            .or_default()
+                            .insert(module.pc(row.vaddr));
+                    },
+                );
+            }
+        }
+        out
+    }
+
     /// The functions a name means: the linker's name, the readable name without parameters, or
     /// the end of a qualified name.
     pub fn addresses_of_function(&self, name: &str) -> Vec<FunctionEntry> {

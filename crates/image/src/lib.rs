@@ -27,6 +27,7 @@ mod backtrace;
 mod cfi;
 mod debug;
 mod demangle;
+pub mod effects;
 mod elf;
 mod entry;
 mod error;

@@ -6,6 +6,7 @@ mod ls;
 mod replay;
 mod rm;
 mod run;
+mod slice;
 
 use std::io::Write;
 
@@ -13,7 +14,7 @@ use anyhow::{Context, Result};
 use case::Case;
 use serde::Serialize;
 
-use crate::args::{Args, Telling, Verb};
+use crate::args::{Args, Reporting, Telling, Verb};
 use crate::exit::Exit;
 use crate::render::{Paint, say};
 
@@ -29,10 +30,30 @@ pub(crate) fn dispatch(args: &Args) -> Result<Exit> {
         Verb::Run(a) => run::run(&case, a, paint),
         Verb::Replay(a) => replay::replay(&case, a, paint),
         Verb::Locate(a) => locate::locate(&case, a, paint),
+        Verb::Slice(a) => slice::slice(&case, a, paint),
         Verb::Ls(a) => ls::ls(&case, a),
         Verb::Info(a) => info::info(&case, a),
         Verb::Rm(a) => rm::rm(&case, a),
     }
+}
+
+/// Puts a report where the options say.
+fn deliver(text: &str, to: &Reporting) -> Result<()> {
+    match &to.output {
+        Some(file) => std::fs::write(file, text)
+            .with_context(|| format!("cannot write the report to {}", file.display())),
+        None => {
+            say(text);
+            Ok(())
+        }
+    }
+}
+
+/// A report as JSON.
+fn as_json(report: &impl Serialize) -> Result<String> {
+    let mut text = serde_json::to_string_pretty(report)?;
+    text.push('\n');
+    Ok(text)
 }
 
 /// Writes a report as JSON to where the options say.

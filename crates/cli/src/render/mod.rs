@@ -4,8 +4,10 @@ mod crash;
 mod html;
 mod list;
 mod locate;
+mod page;
 mod paint;
 mod position;
+mod slice;
 mod stats;
 
 use std::io::Write;
@@ -14,8 +16,10 @@ pub(crate) use crash::{crash, killed};
 pub(crate) use html::page;
 pub(crate) use list::{info, list};
 pub(crate) use locate::{located, tests};
+pub(crate) use page::slice_page;
 pub(crate) use paint::Paint;
 pub(crate) use position::position;
+pub(crate) use slice::{edge, instance, place, slice, slice_stats};
 pub(crate) use stats::stats;
 
 use case::{Ended, RecordingName};

@@ -38,6 +38,7 @@ impl Engine {
             self.cache.clear();
         }
         self.refresh_maps()?;
+        let most = self.longest();
         let mut block = {
             let armed = &self.armed;
             let mut fetcher = Fetcher::new(
@@ -47,8 +48,7 @@ impl Engine {
                 &self.protected,
                 &self.aliases,
             );
-            let limit = longest(&self.observed);
-            decode(pc, limit, &mut fetcher, &|at| armed.contains_key(&at))
+            decode(pc, most, &mut fetcher, &|at| armed.contains_key(&at))
         };
         if block.insns.is_empty() && block.special.is_none() {
             return Ok(None);
@@ -65,10 +65,13 @@ impl Engine {
             prologue,
             armed: self.armed.get(&pc).copied(),
             bounded: false,
+            tape: self.next_shape(),
         };
-        let t = translate(&block, request);
+        let mut t = translate(&block, request);
+        let taped = t.taped.take();
         let sites: Vec<u64> = block.return_sites().collect();
         let id = self.cache.place(region, pc, block.ranges, t, prologue);
+        self.add_taped(taped, Some(id));
         let exits = self.cache.open_exits(id).map(|(exit, target)| Ahead {
             target,
             exit: Some(exit),
@@ -130,14 +133,5 @@ impl Engine {
             Some(id) => Ok(Some(id)),
             None => self.translate_block(pc, prologue, &mut VecDeque::new()),
         }
-    }
-}
-
-/// How long superblocks may be.
-pub(super) fn longest(observed: &[(u64, u64)]) -> usize {
-    if observed.is_empty() {
-        MAX_INSNS
-    } else {
-        MAX_OBSERVED
     }
 }

@@ -5,6 +5,7 @@ use super::*;
 impl Engine {
     /// Runs from the present boundary. With a goal, stops exactly there at the latest.
     pub(crate) fn go(&mut self, goal: Option<u64>) -> Result<Stop, Error> {
+        let room = self.turn_tape()?;
         if let Some(goal) = goal {
             let step = self.step()?;
             if step >= goal {
@@ -13,7 +14,11 @@ impl Engine {
             if goal - step <= NEAR {
                 return self.approach(goal);
             }
-            self.set_step(step, goal - step - MAX_INSNS as u64)?;
+            let budget = goal - step - MAX_INSNS as u64;
+            self.set_step(step, budget.min(room))?;
+        } else if room < NO_LIMIT {
+            let step = self.step()?;
+            self.set_step(step, room)?;
         }
         let Some(id) = self.block_at(self.regs.rip, false)? else {
             return Ok(Stop::NoCode);
@@ -76,8 +81,10 @@ impl Engine {
                             pc,
                             uncounted,
                             rcx_saved,
-                            ..
+                            open,
                         } => {
+                            let block = self.cache.owner(id);
+                            self.cut_record(open, block)?;
                             return self.out_of_budget(pc, uncounted, rcx_saved, goal);
                         }
                         Point::Special { pc, uncounted } => {
@@ -253,9 +260,10 @@ impl Engine {
 
     /// The same, not minding a stop armed at the present boundary.
     pub(crate) fn past_armed(&mut self, limit: u64) -> Result<Stop, Error> {
+        self.turn_tape()?;
         self.refresh_maps()?;
         let pc = self.regs.rip;
-        let limit = (limit as usize).clamp(1, code::longest(&self.observed));
+        let limit = (limit as usize).clamp(1, self.longest());
         let mut block = {
             let mut fetcher = Fetcher::new(
                 &mut self.code,
@@ -306,8 +314,10 @@ impl Engine {
             prologue: false,
             armed: None,
             bounded: true,
+            tape: self.next_shape(),
         };
-        let t = translate(&block, request);
+        let mut t = translate(&block, request);
+        self.add_taped(t.taped.take(), None);
         let host = self.cache.place_bounded(region, t);
         self.stats.bounded_runs += 1;
         self.enter(host)?;
@@ -361,6 +371,7 @@ impl Engine {
         regs.orig_rax = u64::MAX;
         regs.gs_base = self.page;
         self.tracee.set_regs(&regs)?;
+        self.unsync_tape();
         self.tracee.resume(Resume::Run)
     }
 
@@ -517,6 +528,10 @@ impl Engine {
         if let Some(gpr) = entry.saved.any() {
             let value = self.slot(slot::ANY)?;
             *register_mut(&mut self.regs, gpr.0) = value;
+        }
+        if self.taping() {
+            let block = self.cache.block_of(host);
+            self.cut_record(Some((entry.index, entry.scratch())), block)?;
         }
         if entry.saved.dead_flags() && !bounded {
             self.regs.eflags &= !0x8d5;

@@ -332,7 +332,8 @@ fn flow(i: &Instruction) -> Option<Flow> {
 
 /// From iced's order of condition codes (none, o, no, b, ae, e, ne, be, a, s, ns, p, np, l, ge,
 /// le, g) to the low nibble of the opcode.
-const HARDWARE_CONDITION: [u8; 17] = [0, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15];
+pub(crate) const HARDWARE_CONDITION: [u8; 17] =
+    [0, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15];
 
 fn wide(i: &Instruction) -> bool {
     match i.op0_kind() {

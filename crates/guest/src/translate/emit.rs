@@ -185,6 +185,71 @@ impl Code {
         self.bytes[at as usize..at as usize + 4].copy_from_slice(&rel.to_le_bytes());
     }
 
+    /// `mov [base + disp], reg`
+    pub(crate) fn store_based(&mut self, reg: Gpr, base: Gpr, disp: i32) {
+        let rex = 0x48 | (reg.0 >> 3) << 2 | base.0 >> 3;
+        self.raw(&[rex, 0x89]);
+        self.based(reg.0, base, disp);
+    }
+
+    /// `mov dword [base], value`
+    pub(crate) fn store_imm32_based(&mut self, base: Gpr, value: u32) {
+        if base.0 >= 8 {
+            self.raw(&[0x41]);
+        }
+        self.raw(&[0xc7]);
+        self.based(0, base, 0);
+        self.u32(value);
+    }
+
+    /// `lea reg, [reg + disp]`
+    pub(crate) fn lea_based(&mut self, reg: Gpr, disp: i32) {
+        self.raw(&[0x48 | (reg.0 >> 3) << 2 | reg.0 >> 3, 0x8d]);
+        self.based(reg.0, reg, disp);
+    }
+
+    /// `setcc byte [base + disp]`
+    pub(crate) fn set_condition(&mut self, condition: u8, base: Gpr, disp: i32) {
+        if base.0 >= 8 {
+            self.raw(&[0x41]);
+        }
+        self.raw(&[0x0f, 0x90 | condition]);
+        self.based(0, base, disp);
+    }
+
+    /// The operands `reg, [base + disp]`.
+    fn based(&mut self, reg: u8, base: Gpr, disp: i32) {
+        let short = i8::try_from(disp);
+        let mode = if short.is_ok() { 0x40 } else { 0x80 };
+        self.raw(&[mode | (reg & 7) << 3 | base.0 & 7]);
+        if base.0 & 7 == 4 {
+            self.raw(&[0x24]);
+        }
+        match short {
+            Ok(disp) => self.raw(&[disp as u8]),
+            Err(_) => self.u32(disp as u32),
+        }
+    }
+
+    /// A store of a vector register to `[base + disp]`.
+    pub(crate) fn encode_store(
+        &mut self,
+        opcode: iced_x86::Code,
+        reg: iced_x86::Register,
+        base: Gpr,
+        disp: i32,
+    ) {
+        use iced_x86::{Encoder, Instruction, MemoryOperand, Register};
+        let base = Register::RAX + u32::from(base.0);
+        let to = MemoryOperand::with_base_displ(base, i64::from(disp));
+        let insn = Instruction::with2(opcode, to, reg).expect("a store of a vector register");
+        let mut encoder = Encoder::new(64);
+        encoder
+            .encode(&insn, self.here())
+            .expect("a store of a vector register can be encoded");
+        self.raw(&encoder.take_buffer());
+    }
+
     /// A stop: `int3` and the id by which the tracer knows it.
     pub(crate) fn stop(&mut self, id: u32) {
         self.raw(&[0xcc, 0x90, 0x90, 0x90]);
@@ -269,5 +334,14 @@ mod tests {
             "push qword ptr [1006h]",
         );
         check(|c| c.jrcxz(3), "jrcxz 0000000000001005h");
+        check(|c| c.store_based(Gpr(12), Gpr(3), 20), "mov [rbx+14h],r12");
+        check(
+            |c| c.store_based(Gpr(0), Gpr(12), 260),
+            "mov [r12+104h],rax",
+        );
+        check(|c| c.store_imm32_based(Gpr(13), 7), "mov dword ptr [r13],7");
+        check(|c| c.store_imm32_based(Gpr(0), 7), "mov dword ptr [rax],7");
+        check(|c| c.lea_based(Gpr(9), 36), "lea r9,[r9+24h]");
+        check(|c| c.set_condition(4, Gpr(8), 4), "sete byte ptr [r8+4]");
     }
 }

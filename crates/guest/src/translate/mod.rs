@@ -24,12 +24,14 @@
 mod decode;
 pub(crate) mod emit;
 mod observe;
+pub(crate) mod tape;
 
 use iced_x86::{
     BlockEncoder, BlockEncoderOptions, Code as Opcode, Instruction, InstructionBlock,
     InstructionInfoFactory, MemoryOperand, Register,
 };
 
+use self::tape::{Moment, Taped, Taping};
 use crate::layout::{Layout, slot};
 pub(crate) use decode::{Fetch, Flow, Insn, Superblock, decode};
 use emit::{Code, Gpr};
@@ -62,6 +64,7 @@ pub(crate) enum Point {
         pc: u64,
         uncounted: i32,
         rcx_saved: bool,
+        open: Open,
     },
     /// An instruction that the tracer carries out: `rdtsc`, `cpuid`, ...
     Special { pc: u64, uncounted: i32 },
@@ -75,15 +78,23 @@ pub(crate) enum Point {
     BoundIndirect { executed: u32 },
 }
 
+/// How far the superblock at hand is written to the tape: up to which instruction, and the register
+/// that holds the cursor. `None` on a way out, when its record is complete.
+pub(crate) type Open = Option<(u8, Option<Gpr>)>;
+
 /// What is needed to turn a stop inside translated code back into a guest state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct MapEntry {
     /// Offset of the first host byte that stands for the instruction at `pc`.
     pub(crate) host: u32,
     /// Steps executed beyond those that the counter shows; negative when it runs ahead.
-    pub(crate) uncounted: i16,
+    pub(crate) uncounted: i8,
     /// Which registers are in spill slots here.
     pub(crate) saved: Saved,
+    /// Its number in the superblock.
+    pub(crate) index: u8,
+    /// One more than the register that holds the cursor of the tape; 0 for none.
+    pub(crate) scratch: u8,
     pub(crate) pc: u64,
 }
 
@@ -91,6 +102,13 @@ pub(crate) struct MapEntry {
 /// bit 3 the flags do not hold the guest's (dead) arithmetic flags.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Saved(pub(crate) u8);
+
+impl MapEntry {
+    /// The register that holds the cursor of the tape.
+    pub(crate) fn scratch(self) -> Option<Gpr> {
+        self.scratch.checked_sub(1).map(Gpr)
+    }
+}
 
 impl Saved {
     pub(crate) const RCX: Saved = Saved(1);
@@ -125,6 +143,8 @@ pub(crate) struct Request {
     pub(crate) armed: Option<u32>,
     /// Not counted, not linked: executes once, then stops.
     pub(crate) bounded: bool,
+    /// The tape is written; number of the next way out on it.
+    pub(crate) tape: Option<u32>,
 }
 
 /// A translated superblock, ready to be copied to `Request::host`.
@@ -134,6 +154,7 @@ pub(crate) struct Translation {
     pub(crate) entry: u32,
     pub(crate) points: Vec<Point>,
     pub(crate) map: Vec<MapEntry>,
+    pub(crate) taped: Option<Taped>,
 }
 
 struct Translator<'a> {
@@ -152,8 +173,22 @@ struct Translator<'a> {
     counted_at: Option<usize>,
     /// A `jrcxz` (its end) that must reach the stop of this point.
     island: Option<(u32, usize)>,
-    /// Ways out that must correct the count: displacement to fix, correction, target.
-    corrections: Vec<(u32, i32, u64)>,
+    /// Ways out that have something to do before they leave.
+    side_exits: Vec<SideExit>,
+    tape: Option<Taping>,
+    /// The instruction being translated.
+    index: usize,
+}
+
+/// A way out before the end of a superblock.
+struct SideExit {
+    /// The displacement that leads here.
+    site: u32,
+    /// What the count is off by.
+    correction: i32,
+    target: u64,
+    executed: usize,
+    tape: Option<Moment>,
 }
 
 pub(crate) fn translate(block: &Superblock, request: Request) -> Translation {
@@ -168,7 +203,9 @@ pub(crate) fn translate(block: &Superblock, request: Request) -> Translation {
         late_count: None,
         counted_at: None,
         island: None,
-        corrections: Vec::new(),
+        side_exits: Vec::new(),
+        tape: request.tape.map(|id| Taping::new(block, id)),
+        index: 0,
     };
     if request.prologue {
         t.prologue();
@@ -184,6 +221,7 @@ pub(crate) fn translate(block: &Superblock, request: Request) -> Translation {
         entry,
         points: t.points,
         map: t.map,
+        taped: t.tape.map(|t| t.finish(block)),
     }
 }
 
@@ -241,10 +279,13 @@ impl Translator<'_> {
 
     fn note(&mut self, pc: u64, uncounted: i32, saved: Saved) {
         let host = self.code.offset();
+        let scratch = self.tape.as_ref().and_then(|t| t.scratch);
         self.map.push(MapEntry {
             host,
-            uncounted: uncounted as i16,
+            uncounted: uncounted as i8,
             saved,
+            index: self.index as u8,
+            scratch: scratch.map_or(0, |s| s.0 + 1),
             pc,
         });
     }
@@ -260,6 +301,10 @@ impl Translator<'_> {
             let last = done + 1 == n;
             let mut saved = Saved::default();
             let mut uncounted = done;
+            self.index = i;
+            if let Some(tape) = &mut self.tape {
+                tape.before(&mut self.code, i, insn);
+            }
             match self.counted_at {
                 _ if bounded => {}
                 Some(at) if i == at => {
@@ -268,8 +313,8 @@ impl Translator<'_> {
                     uncounted = done - n;
                 }
                 Some(at) if i > at => uncounted = done - n,
-                // An indirect branch has rcx saved anyway and counts after that.
-                None if last && !insn.flow.is_indirect() => {
+                // An indirect branch has rcx saved anyway and counts after that, if that is near.
+                None if last && (!insn.flow.is_indirect() || self.tape.is_some()) => {
                     self.count_keeping_flags(insn.pc, n, done);
                     self.counted_at = Some(i);
                     uncounted = done - n;
@@ -289,6 +334,7 @@ impl Translator<'_> {
         // A superblock that was cut short, not ended by a transfer, goes on at its end.
         if insns.last().is_none_or(|i| !i.flow.ends()) {
             if let Some(special) = block.special {
+                self.end_record(insns.len());
                 let p = self.stop_here(special, 0);
                 self.stub_jump(p);
             } else {
@@ -323,6 +369,7 @@ impl Translator<'_> {
             pc,
             uncounted: done - n,
             rcx_saved: false,
+            open: self.open(),
         });
         self.stubs.push((site, p));
     }
@@ -345,6 +392,7 @@ impl Translator<'_> {
             pc,
             uncounted: done - n,
             rcx_saved: true,
+            open: self.open(),
         });
         self.stubs.push((site, p));
     }
@@ -366,6 +414,7 @@ impl Translator<'_> {
             pc,
             uncounted: done - n,
             rcx_saved: true,
+            open: self.open(),
         });
         self.island = Some((self.code.offset(), p));
         true
@@ -375,8 +424,18 @@ impl Translator<'_> {
         let insn = &self.block.insns[i];
         let next = insn.pc + u64::from(insn.len);
         let counts_late = self.late_count.is_some();
+        if let Some(tape) = &mut self.tape
+            && insn.flow != Flow::Next
+        {
+            tape.follow(i, &insn.decoded);
+        }
         match insn.flow {
-            Flow::Next => self.plain(insn, uncounted),
+            Flow::Next => {
+                self.plain(insn, uncounted);
+                if let Some(tape) = &mut self.tape {
+                    tape.after(&mut self.code, i, insn);
+                }
+            }
             Flow::Jump { target } => {
                 if i + 1 == self.block.insns.len() {
                     self.exit_jump(target);
@@ -436,6 +495,8 @@ impl Translator<'_> {
                 self.indirect(insn.pc, i);
             }
             Flow::Syscall => {
+                // The call itself is an event of its own on the tape.
+                self.end_record(i);
                 // The call destroys rcx and r11; a stop before it shows what they were.
                 self.code.save(Gpr::RCX, slot::RCX);
                 self.code.save(Gpr::R11, slot::ANY);
@@ -444,9 +505,21 @@ impl Translator<'_> {
                 self.code.save(Gpr::R11, slot::CONTINUE);
                 self.code.jump(self.request.routines.syscall);
                 self.code.land(at);
-                self.exit_jump(next);
+                self.linked_jump(next);
             }
         }
+    }
+
+    /// Ends the tape's record of this superblock, if there is a tape.
+    fn end_record(&mut self, executed: usize) {
+        if let Some(tape) = &mut self.tape {
+            tape.way_out(&mut self.code, executed);
+        }
+    }
+
+    fn open(&self) -> Open {
+        let tape = self.tape.as_ref()?;
+        Some((self.index as u8, tape.scratch))
     }
 
     /// `mov rcx, <operand of the branch>`, rcx saved before.
@@ -488,6 +561,7 @@ impl Translator<'_> {
     }
 
     fn indirect(&mut self, pc: u64, i: usize) {
+        self.end_record(i + 1);
         if self.request.bounded {
             let p = self.point(Point::BoundIndirect {
                 executed: i as u32 + 1,
@@ -515,6 +589,11 @@ impl Translator<'_> {
     }
 
     fn exit_jump(&mut self, target: u64) {
+        self.end_record(self.block.insns.len());
+        self.linked_jump(target);
+    }
+
+    fn linked_jump(&mut self, target: u64) {
         let site = self.code.jump_later();
         self.exit_at(site, target);
     }
@@ -541,49 +620,73 @@ impl Translator<'_> {
 
     /// A way out behind instruction `i`, perhaps before the end of the superblock.
     fn side_exit(&mut self, site: u32, target: u64, i: usize) {
-        let executed = i as i32 + 1;
-        if self.request.bounded {
-            let p = self.point(Point::Bound {
-                pc: target,
-                executed: executed as u32,
-            });
-            self.stubs.push((site, p));
-            return;
-        }
-        let counted = if self.counted_at.is_some_and(|at| at <= i) {
-            self.block.insns.len() as i32
-        } else {
-            0
+        let executed = i + 1;
+        let tape = self.tape.as_ref().map(Taping::moment);
+        let counted = match self.counted_at {
+            _ if self.request.bounded => executed,
+            Some(at) if at <= i => self.block.insns.len(),
+            _ => 0,
         };
-        if executed == counted {
-            self.exit_at(site, target);
+        if executed != counted || tape.is_some() {
+            self.side_exits.push(SideExit {
+                site,
+                correction: executed as i32 - counted as i32,
+                target,
+                executed,
+                tape,
+            });
+        } else if self.request.bounded {
+            self.bound(site, target, executed);
         } else {
-            self.corrections.push((site, executed - counted, target));
+            self.exit_at(site, target);
         }
     }
 
-    /// Lays down the ways out that correct the count. The flags may matter at their targets.
-    fn correct(&mut self, site: u32, correction: i32, target: u64) {
+    fn bound(&mut self, site: u32, target: u64, executed: usize) {
+        let p = self.point(Point::Bound {
+            pc: target,
+            executed: executed as u32,
+        });
+        self.stubs.push((site, p));
+    }
+
+    /// Lays down a way out that writes the tape or corrects the count. The flags may matter at its
+    /// target.
+    fn lay_down(&mut self, exit: SideExit) {
+        let SideExit {
+            correction, target, ..
+        } = exit;
         let count = self.count_slot();
-        self.code.land(site);
-        self.code.save(Gpr::RCX, slot::RCX);
-        self.code.load(Gpr::RCX, count);
-        self.code.add_rcx(correction as i8);
-        self.code.save(Gpr::RCX, count);
-        if correction > 0 {
-            self.code.load_byte_ecx(count + 7);
-            self.code.jrcxz(2);
-            self.code.raw(&[0xeb, 5]);
-            let stop = self.code.jump_later();
-            let p = self.point(Point::Budget {
-                pc: target,
-                uncounted: 0,
-                rcx_saved: true,
-            });
-            self.stubs.push((stop, p));
+        self.code.land(exit.site);
+        if let (Some(tape), Some(moment)) = (&mut self.tape, exit.tape) {
+            tape.leave(&mut self.code, exit.executed, moment);
         }
-        self.code.load(Gpr::RCX, slot::RCX);
-        self.exit_jump(target);
+        if correction != 0 {
+            self.code.save(Gpr::RCX, slot::RCX);
+            self.code.load(Gpr::RCX, count);
+            self.code.add_rcx(correction as i8);
+            self.code.save(Gpr::RCX, count);
+            if correction > 0 {
+                self.code.load_byte_ecx(count + 7);
+                self.code.jrcxz(2);
+                self.code.raw(&[0xeb, 5]);
+                let stop = self.code.jump_later();
+                let p = self.point(Point::Budget {
+                    pc: target,
+                    uncounted: 0,
+                    rcx_saved: true,
+                    open: None,
+                });
+                self.stubs.push((stop, p));
+            }
+            self.code.load(Gpr::RCX, slot::RCX);
+        }
+        if self.request.bounded {
+            let site = self.code.jump_later();
+            self.bound(site, target, exit.executed);
+        } else {
+            self.linked_jump(target);
+        }
     }
 
     fn stub_jump(&mut self, point: usize) {
@@ -626,8 +729,8 @@ impl Translator<'_> {
             self.code.bytes[from as usize - 1] = distance as u8;
             self.stub_jump(point);
         }
-        for (site, correction, target) in std::mem::take(&mut self.corrections) {
-            self.correct(site, correction, target);
+        for exit in std::mem::take(&mut self.side_exits) {
+            self.lay_down(exit);
         }
         for (site, p) in std::mem::take(&mut self.stubs) {
             self.code.land(site);

@@ -12,4 +12,5 @@ mod random;
 mod scene;
 mod steps;
 mod stops;
+mod tape;
 mod watches;

@@ -1,0 +1,457 @@
+//! Slices: the statements that had to do with a value or a failure.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::time::Instant;
+
+use flow::{Controls, Criterion, Kind, Node, Options, Slicer};
+use iced_x86::{Decoder, DecoderOptions};
+use image::Program;
+use image::effects::{Effects, Place, RegRange};
+use serde::Serialize;
+
+use crate::Error;
+use crate::frames;
+use crate::point::Point;
+use crate::replay::Audience;
+use crate::store::{RecordingName, Store};
+use crate::trace::Traced;
+
+#[derive(Clone, Debug, Default)]
+pub struct SliceRequest {
+    /// The latest if absent.
+    pub recording: Option<String>,
+    /// The crash if absent.
+    pub at: Option<Point>,
+    /// What is asked about; everything used there if nothing is named.
+    pub about: About,
+    pub data_only: bool,
+    /// Registers, addresses (`ADDR+LEN`) or global variables whose dependences are left out.
+    pub prune: Vec<String>,
+    /// Only what was executed from one step to another.
+    pub window: Option<(u64, u64)>,
+    /// Show what happened inside of libraries.
+    pub library: bool,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum About {
+    #[default]
+    Everything,
+    Variable(String),
+    Memory {
+        addr: u64,
+        len: u64,
+    },
+    Register(String),
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct SliceReport {
+    pub recording: RecordingName,
+    /// Where the slice begins.
+    pub at: Instance,
+    /// What it is about.
+    pub about: Vec<String>,
+    /// By file and line.
+    pub statements: Vec<Statement>,
+    pub figures: SliceFigures,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct SliceFigures {
+    /// Executed instructions in the slice.
+    pub instructions: u64,
+    pub dependences: u64,
+    /// Instructions that were executed up to the point.
+    pub steps: u64,
+    pub tape_bytes: usize,
+    pub windows: u64,
+    pub replay_seconds: f64,
+    pub slice_seconds: f64,
+}
+
+/// A source line; an address where there is none.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+pub struct SourcePlace {
+    pub file: Option<PathBuf>,
+    pub line: Option<u32>,
+    pub function: Option<String>,
+    /// Where there is no line: `libc.so.6+0x1234`.
+    pub code: Option<String>,
+}
+
+/// One execution of a statement.
+#[derive(Clone, Debug, Serialize)]
+pub struct Instance {
+    #[serde(flatten)]
+    pub place: SourcePlace,
+    /// Which execution of the line, from 1; 0 if that is not known.
+    pub nth: u64,
+    pub step: u64,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct Statement {
+    #[serde(flatten)]
+    pub place: SourcePlace,
+    pub text: Option<String>,
+    /// How often one of its instructions is in the slice.
+    pub times: u64,
+    pub first: u64,
+    pub last: u64,
+    pub edges: Vec<Dependence>,
+}
+
+/// Why an execution of a statement depends on another.
+#[derive(Clone, Debug, Serialize)]
+pub struct Dependence {
+    pub nth: u64,
+    pub step: u64,
+    pub to: Instance,
+    pub kind: &'static str,
+    /// What carries the value.
+    pub what: String,
+    /// Dependences between the two statements for this reason; the latest is the one shown.
+    pub times: u64,
+}
+
+/// Facts for the slicer, from the guest's files.
+pub(crate) struct Facts<'a> {
+    pub(crate) program: &'a Program,
+    pub(crate) library: bool,
+}
+
+impl Facts<'_> {
+    /// Code of the user's: a line of a program or library that is not the system's. Of one without
+    /// debug information every instruction.
+    fn own(&self, pc: u64) -> bool {
+        let modules = self.program.modules();
+        let Some(module) = modules.iter().find(|m| (m.start..m.end).contains(&pc)) else {
+            return false;
+        };
+        if frames::is_system(&module.name) {
+            return false;
+        }
+        let lines = || self.program.locate(pc).iter().any(|p| p.line.is_some());
+        !self.program.has_debug_info(module.start) || lines()
+    }
+}
+
+impl Controls for Facts<'_> {
+    fn controllers(&mut self, _pc: u64) -> Vec<u64> {
+        Vec::new()
+    }
+
+    fn shown(&mut self, pc: u64) -> bool {
+        self.library || self.own(pc)
+    }
+}
+
+pub(crate) fn slice(
+    store: &Store,
+    request: &SliceRequest,
+    audience: &Rc<dyn Audience>,
+) -> Result<SliceReport, Error> {
+    let begun = Instant::now();
+    let traced = Traced::of(store, request.recording.as_deref(), audience)?;
+    let replayed = begun.elapsed();
+    let begun = Instant::now();
+    let point = request.at.clone().unwrap_or(Point::Crash);
+    let (criterion, about) = criterion(&traced, &point, request)?;
+    let mut facts = Facts {
+        program: &traced.program,
+        library: request.library,
+    };
+    let options = options(&traced, request)?;
+    let at = Node {
+        step: criterion.roots.first().copied().unwrap_or(criterion.step),
+        pc: criterion.pc,
+    };
+    let mut slicer = Slicer::new(criterion, options, &mut facts);
+    slicer.walk(&traced.roll);
+    let (nodes, edges, edge_count) = (slicer.nodes, slicer.edges, slicer.edge_count);
+    let mut report = Report::new(&traced);
+    report.number(edges.iter().flat_map(|e| [e.from, e.to]).chain([at]));
+    let statements = report.statements(&nodes, &edges);
+    Ok(SliceReport {
+        at: report.instance(at),
+        recording: RecordingName(traced.name.clone()),
+        about,
+        statements,
+        figures: SliceFigures {
+            instructions: nodes.values().map(|t| t.count).sum(),
+            dependences: edge_count,
+            steps: traced.steps,
+            tape_bytes: traced.roll.bytes(),
+            windows: 1,
+            replay_seconds: replayed.as_secs_f64(),
+            slice_seconds: begun.elapsed().as_secs_f64(),
+        },
+    })
+}
+
+/// What the slice begins with, and that in words.
+fn criterion(
+    traced: &Traced,
+    point: &Point,
+    request: &SliceRequest,
+) -> Result<(Criterion, Vec<String>), Error> {
+    let found = traced.find(point)?;
+    let mut c = Criterion {
+        step: found.map_or(traced.steps, |e| e.step),
+        pc: found.map_or(traced.regs.rip, |e| e.pc),
+        thread: found.map_or(traced.thread, |e| e.thread),
+        control: !request.data_only,
+        ..Criterion::default()
+    };
+    let mut words = Vec::new();
+    match &request.about {
+        About::Memory { addr, len } => {
+            c.memory.push((*addr, *len));
+            words.push(format!("{len} bytes at {addr:#x}"));
+        }
+        About::Register(name) => {
+            let r = RegRange::parse(name)
+                .ok_or_else(|| Error::Request(format!("there is no register `{name}`")))?;
+            c.registers.push(r);
+            words.push(name.clone());
+        }
+        About::Variable(_) => {
+            return Err(Error::Request("variables cannot be named yet".into()));
+        }
+        About::Everything => match found {
+            Some(e) => {
+                let at = traced.statement(e);
+                c.step = at.last().map_or(e.step, |s| s + 1);
+                c.roots = at;
+                words.push("everything used there".to_owned());
+            }
+            None => crash_uses(traced, &mut c, &mut words),
+        },
+    }
+    Ok((c, words))
+}
+
+/// What the instruction that failed, or the one that led to nowhere, used.
+fn crash_uses(traced: &Traced, c: &mut Criterion, words: &mut Vec<String>) {
+    let pc = traced.regs.rip;
+    let mut code = [0; 15];
+    let n = traced.replay.read(pc, &mut code);
+    let mut decoder = Decoder::with_ip(64, &code[..n], pc, DecoderOptions::NONE);
+    let decoded = decoder.decode();
+    if n == 0 || decoded.is_invalid() || !traced.is_code(pc) {
+        // It is the last instruction executed that matters: the one that came here.
+        c.roots = vec![traced.steps.saturating_sub(1)];
+        words.push(format!("the jump to {pc:#x}"));
+        return;
+    }
+    let effects = Effects::of(&decoded);
+    for r in effects.registers_read() {
+        words.push(r.to_string());
+        c.registers.push(r);
+    }
+    let register = |r: RegRange| traced.register(r);
+    for t in &effects.transfers {
+        for s in &t.from {
+            if let Place::Memory { access, at, len } = s.place {
+                let a = effects.accesses[access as usize].address.resolve(register);
+                c.memory
+                    .push((a.wrapping_add(u64::from(at)), u64::from(len)));
+            }
+        }
+    }
+}
+
+fn options(traced: &Traced, request: &SliceRequest) -> Result<Options, Error> {
+    let mut o = Options {
+        data_only: request.data_only,
+        window: request.window,
+        ..Options::default()
+    };
+    for p in &request.prune {
+        if let Some(r) = RegRange::parse(p) {
+            o.pruned_registers.push(r);
+            continue;
+        }
+        if let Some((addr, len)) = p.split_once('+')
+            && let (Some(addr), Ok(len)) = (number(addr), len.parse())
+        {
+            o.pruned_memory.push((addr, len));
+            continue;
+        }
+        match traced
+            .program
+            .global(p, &crate::moment::Guest(&traced.replay))
+        {
+            Some(v) if v.address.is_some() => {
+                let addr = v.address.unwrap_or(0);
+                o.pruned_memory.push((addr, v.size.unwrap_or(8)));
+            }
+            _ => {
+                return Err(Error::Request(format!(
+                    "`{p}` cannot be pruned: it is no register, no ADDR+LEN and no global variable"
+                )));
+            }
+        }
+    }
+    Ok(o)
+}
+
+/// A number as people write addresses.
+pub(crate) fn number(text: &str) -> Option<u64> {
+    match text.strip_prefix("0x") {
+        Some(hex) => u64::from_str_radix(hex, 16).ok(),
+        None => text.parse().ok(),
+    }
+}
+
+/// From instructions to statements.
+pub(crate) struct Report<'a> {
+    traced: &'a Traced,
+    places: HashMap<u64, Rc<SourcePlace>>,
+    numbers: HashMap<Node, u64>,
+}
+
+impl<'a> Report<'a> {
+    pub(crate) fn new(traced: &'a Traced) -> Self {
+        Report {
+            traced,
+            places: HashMap::new(),
+            numbers: HashMap::new(),
+        }
+    }
+
+    pub(crate) fn place(&mut self, pc: u64) -> Rc<SourcePlace> {
+        let traced = self.traced;
+        self.places
+            .entry(pc)
+            .or_insert_with(|| Rc::new(traced.place(pc)))
+            .clone()
+    }
+
+    /// Finds out which execution of its line each of these is: how often the line had been reached.
+    pub(crate) fn number(&mut self, nodes: impl Iterator<Item = Node>) {
+        let mut list: Vec<Node> = nodes.collect();
+        list.sort_unstable();
+        list.dedup();
+        let mut lines: HashMap<(PathBuf, u32), usize> = HashMap::new();
+        let mut files = HashMap::new();
+        let mut starts: HashMap<u64, usize> = HashMap::new();
+        let mut of: Vec<Option<usize>> = Vec::with_capacity(list.len());
+        for n in &list {
+            let place = self.place(n.pc);
+            let (Some(file), Some(line)) = (&place.file, place.line) else {
+                of.push(None);
+                continue;
+            };
+            let next = lines.len();
+            let id = *lines.entry((file.clone(), line)).or_insert_with(|| {
+                let known = files
+                    .entry(file.clone())
+                    .or_insert_with(|| self.traced.program.line_starts(file));
+                for a in known.get(&line).into_iter().flatten() {
+                    starts.insert(*a, next);
+                }
+                next
+            });
+            of.push(Some(id));
+        }
+        let mut counts = vec![0u64; lines.len()];
+        let mut next = 0;
+        let mut answer = |before: u64, counts: &[u64]| {
+            while let Some(n) = list.get(next).filter(|n| n.step < before) {
+                let nth = of[next].map_or(0, |line| counts[line]);
+                self.numbers.insert(*n, nth);
+                next += 1;
+            }
+        };
+        self.traced.roll.executions(
+            |pc| starts.contains_key(&pc),
+            |e| {
+                answer(e.step, &counts);
+                counts[starts[&e.pc]] += 1;
+                true
+            },
+        );
+        answer(u64::MAX, &counts);
+    }
+
+    pub(crate) fn instance(&mut self, node: Node) -> Instance {
+        Instance {
+            place: (*self.place(node.pc)).clone(),
+            nth: self.numbers.get(&node).copied().unwrap_or(0),
+            step: node.step,
+        }
+    }
+
+    fn statements(
+        &mut self,
+        nodes: &rustc_hash::FxHashMap<u64, flow::Times>,
+        edges: &[flow::Edge],
+    ) -> Vec<Statement> {
+        let mut statements: BTreeMap<Rc<SourcePlace>, Statement> = BTreeMap::new();
+        for (&pc, times) in nodes {
+            let place = self.place(pc);
+            let s = statements
+                .entry(place.clone())
+                .or_insert_with(|| Statement {
+                    text: self.traced.text(&place),
+                    place: (*place).clone(),
+                    times: 0,
+                    first: u64::MAX,
+                    last: 0,
+                    edges: Vec::new(),
+                });
+            s.times += times.count;
+            s.first = s.first.min(times.first);
+            s.last = s.last.max(times.last);
+        }
+        type Key = (Rc<SourcePlace>, Rc<SourcePlace>, &'static str, String);
+        let mut merged: BTreeMap<Key, (flow::Edge, u64)> = BTreeMap::new();
+        for e in edges {
+            let (from, to) = (self.place(e.from.pc), self.place(e.to.pc));
+            let (kind, what) = self.why(e);
+            let own = from == to
+                && self.numbers.get(&e.from) == self.numbers.get(&e.to)
+                && kind != "control";
+            if own {
+                // Within one execution of a statement.
+                continue;
+            }
+            let entry = merged.entry((from, to, kind, what)).or_insert((*e, 0));
+            entry.1 += 1;
+            if e.from.step > entry.0.from.step {
+                entry.0 = *e;
+            }
+        }
+        for ((from, _, kind, what), (e, times)) in merged {
+            let to = self.instance(e.to);
+            if let Some(s) = statements.get_mut(&from) {
+                s.edges.push(Dependence {
+                    nth: self.numbers.get(&e.from).copied().unwrap_or(0),
+                    step: e.from.step,
+                    to,
+                    kind,
+                    what,
+                    times,
+                });
+            }
+        }
+        let mut list: Vec<Statement> = statements.into_values().collect();
+        for s in &mut list {
+            s.edges
+                .sort_by_key(|e| std::cmp::Reverse((e.step, e.to.step)));
+        }
+        list
+    }
+
+    fn why(&self, e: &flow::Edge) -> (&'static str, String) {
+        match e.kind {
+            Kind::Control => ("control", String::new()),
+            Kind::Register(r) => ("register", r.to_string()),
+            Kind::Memory { addr, len } => ("memory", self.traced.memory_name(addr, len)),
+        }
+    }
+}

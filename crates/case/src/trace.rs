@@ -1,0 +1,286 @@
+//! A recording replayed once with the tape on: what ran, and the guest at its end.
+
+use std::cell::RefCell;
+use std::collections::{HashMap, HashSet};
+use std::rc::Rc;
+
+use flow::{Codes, Execution, Roll};
+use guest::{Halt, Replay, Until};
+use image::Program;
+use image::effects::RegRange;
+
+use crate::Error;
+use crate::meta::{Ended, Meta};
+use crate::moment;
+use crate::point::Point;
+use crate::replay::Audience;
+use crate::slice::SourcePlace;
+use crate::store::Store;
+
+/// Steps between two words on the progress.
+const STRIDE: u64 = 50_000_000;
+
+pub(crate) struct Traced {
+    pub(crate) name: String,
+    pub(crate) replay: Replay,
+    pub(crate) roll: Roll,
+    pub(crate) program: Program,
+    pub(crate) end: guest::End,
+    pub(crate) steps: u64,
+    /// Registers and thread at the end.
+    pub(crate) regs: guest::UserRegs,
+    pub(crate) thread: u32,
+    mappings: Vec<guest::Mapping>,
+}
+
+impl Traced {
+    pub(crate) fn of(
+        store: &Store,
+        recording: Option<&str>,
+        audience: &Rc<dyn Audience>,
+    ) -> Result<Traced, Error> {
+        let name = store.resolve(recording)?;
+        let folder = store.path(&name);
+        let meta = Meta::read(&name, &folder)?;
+        if let Ended::Running { pid, .. } = meta.ended {
+            return Err(Error::Running { name, pid });
+        }
+        let wrong = |error| Error::Engine {
+            name: name.clone(),
+            error,
+        };
+        let mut replay = Replay::open(&folder, Box::new(|_, _| {})).map_err(wrong)?;
+        let interrupt = replay.interrupter();
+        for signal in [nix::libc::SIGINT, nix::libc::SIGTERM, nix::libc::SIGHUP] {
+            let _ = signal_hook::flag::register(signal, interrupt.clone());
+        }
+        replay
+            .keep_checkpoints(guest::Spacing::default())
+            .map_err(wrong)?;
+        let roll = Roll::new(Codes::default());
+        replay.tape(Box::new(roll)).map_err(wrong)?;
+        let program = Rc::new(RefCell::new(Program::new()));
+        let steps = meta.figures.as_ref().map(|f| f.steps);
+        let end = loop {
+            let step = replay.step().map_err(wrong)?;
+            match replay.run(&Until::step(step + STRIDE)).map_err(wrong)? {
+                Halt::Ended(end) => break end,
+                Halt::Interrupted => return Err(Error::Interrupted),
+                _ => audience.progress(replay.step().map_err(wrong)?, steps),
+            }
+        };
+        let roll = replay.end_tape().map_err(wrong)?;
+        let roll = roll
+            .into_any()
+            .downcast::<Roll>()
+            .expect("the listener that was given");
+        let mappings = replay.mappings().map_err(wrong)?;
+        let list = moment::image_mappings(&mappings, replay.names());
+        program.borrow_mut().load(&list);
+        let steps = replay.step().map_err(wrong)?;
+        let regs = replay.regs();
+        let thread = roll.last_thread();
+        Ok(Traced {
+            name,
+            replay,
+            roll: *roll,
+            program: program.take(),
+            end,
+            steps,
+            regs,
+            thread,
+            mappings,
+        })
+    }
+
+    pub(crate) fn is_code(&self, pc: u64) -> bool {
+        let executable =
+            |m: &guest::Mapping| m.protection.execute && (m.start..m.end).contains(&pc);
+        self.mappings.iter().any(executable)
+    }
+
+    /// A general register at the end, or a part of it.
+    pub(crate) fn register(&self, r: RegRange) -> u64 {
+        let g = &self.regs;
+        let all = [
+            g.rax, g.rcx, g.rdx, g.rbx, g.rsp, g.rbp, g.rsi, g.rdi, g.r8, g.r9, g.r10, g.r11,
+            g.r12, g.r13, g.r14, g.r15,
+        ];
+        let whole = match r.general_number() {
+            Some(n) => all[n as usize],
+            None if r == image::effects::FS_BASE => g.fs_base,
+            None => 0,
+        };
+        let shifted = whole >> (8 * (r.at % 8));
+        if r.len >= 8 {
+            shifted
+        } else {
+            shifted & ((1 << (8 * r.len)) - 1)
+        }
+    }
+
+    pub(crate) fn place(&self, pc: u64) -> SourcePlace {
+        if pc == flow::OUTSIDE.pc {
+            return SourcePlace {
+                file: None,
+                line: None,
+                function: None,
+                code: Some("start of the program".to_owned()),
+            };
+        }
+        let first = self.program.locate(pc).into_iter().next();
+        let (file, line) = first
+            .as_ref()
+            .map_or((None, None), |p| (p.file.clone(), p.line));
+        let function = first.and_then(|p| p.function);
+        let function = function.or_else(|| self.program.symbol(pc).map(|s| s.name));
+        let code = match line {
+            Some(_) => None,
+            None => self
+                .program
+                .module_offset(pc)
+                .or_else(|| Some(format!("{pc:#x}"))),
+        };
+        SourcePlace {
+            file,
+            line,
+            function,
+            code,
+        }
+    }
+
+    pub(crate) fn text(&self, place: &SourcePlace) -> Option<String> {
+        let text = self
+            .program
+            .source_line(place.file.as_ref()?, place.line?)?;
+        Some(text.trim().to_owned())
+    }
+
+    pub(crate) fn memory_name(&self, addr: u64, len: u64) -> String {
+        if let Some(s) = self.program.data_symbol(addr) {
+            return match addr - s.start {
+                0 => s.name,
+                offset => format!("{}+{offset}", s.name),
+            };
+        }
+        let stack = |m: &&guest::Mapping| (m.start..m.end).contains(&addr);
+        let kind = match self.mappings.iter().find(stack) {
+            Some(m) if m.name.as_os_str() == "[stack]" => "stack ",
+            Some(m) if m.name.as_os_str() == "[heap]" => "heap ",
+            _ => "",
+        };
+        format!("{kind}{addr:#x}+{len}")
+    }
+
+    /// The steps of the statement that begins with this execution: its line, in the same call.
+    pub(crate) fn statement(&self, first: Execution) -> Vec<u64> {
+        let line = |pc| {
+            let p = self.place(pc);
+            (p.file, p.line)
+        };
+        let wanted = line(first.pc);
+        let mut steps = Vec::new();
+        let mut lines: HashMap<u64, bool> = HashMap::new();
+        self.roll.executions_from(
+            first.step,
+            |_| true,
+            |e| {
+                if e.step < first.step || e.thread != first.thread {
+                    return true;
+                }
+                if e.frame != first.frame {
+                    // Inside a call; or the statement has returned.
+                    return e.frame > first.frame;
+                }
+                let same = *lines.entry(e.pc).or_insert_with(|| line(e.pc) == wanted);
+                if same || e.step == first.step {
+                    steps.push(e.step);
+                }
+                same || e.step == first.step
+            },
+        );
+        steps
+    }
+
+    /// The addresses at which a line or a function is reached.
+    pub(crate) fn addresses(&self, point: &Point) -> Result<HashSet<u64>, Error> {
+        let found: HashSet<u64> = match point {
+            Point::Line { file, line, .. } => {
+                let list = self.program.addresses_of_line(file, *line);
+                if let Some(other) = list.first().filter(|a| a.line != *line) {
+                    return Err(Error::NoSuchPlace(format!(
+                        "{file}:{line} has no code; the next line that has is {}",
+                        other.line
+                    )));
+                }
+                list.iter().map(|a| a.address).collect()
+            }
+            Point::Function { name, .. } => {
+                let list = self.program.addresses_of_function(name);
+                list.iter().map(|f| f.entry).collect()
+            }
+            _ => HashSet::new(),
+        };
+        if found.is_empty() {
+            return Err(Error::NoSuchPlace(format!(
+                "the program has no code at `{point}`; is it built with -g?"
+            )));
+        }
+        Ok(found)
+    }
+
+    /// The execution that a point names. `None` for a place at which nothing was executed: the end.
+    pub(crate) fn find(&self, point: &Point) -> Result<Option<Execution>, Error> {
+        let mut found = None;
+        match point {
+            Point::Crash => match self.end {
+                guest::End::Killed(_) => return Ok(None),
+                guest::End::Exited(status) => {
+                    return Err(Error::NoSuchPlace(format!(
+                        "the program did not crash: it exited with status {status}; say where with --at"
+                    )));
+                }
+            },
+            Point::Step(step) if *step >= self.steps => {
+                if *step > self.steps {
+                    return Err(Error::NoSuchStep {
+                        step: *step,
+                        steps: self.steps,
+                    });
+                }
+                return Ok(None);
+            }
+            Point::Step(step) => {
+                self.roll.executions_from(
+                    *step,
+                    |_| true,
+                    |e| {
+                        found = Some(e);
+                        e.step < *step
+                    },
+                );
+            }
+            Point::Line { nth, .. } | Point::Function { nth, .. } => {
+                let wanted = self.addresses(point)?;
+                let mut n = 0;
+                self.roll.executions(
+                    |pc| wanted.contains(&pc),
+                    |e| {
+                        n += 1;
+                        found = Some(e);
+                        nth.is_none_or(|nth| n < nth)
+                    },
+                );
+                if nth.is_some_and(|nth| n < nth) || n == 0 {
+                    let times = match n {
+                        0 => "never".to_owned(),
+                        1 => "once".to_owned(),
+                        n => format!("{n} times"),
+                    };
+                    return Err(Error::NoSuchPlace(format!("`{point}` was reached {times}")));
+                }
+            }
+        }
+        Ok(found)
+    }
+}

@@ -1,0 +1,377 @@
+//! Writing the tape: buffers, shapes and events, and the thread that reads along.
+//!
+//! Translated code writes records to one half of a buffer while somebody on another CPU reads the
+//! other half. There is no check for the end of the buffer: the step budget is small enough that
+//! the guest stops before it.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
+
+use ::tape::{Event, Listener, Part, Shape, Stretch};
+
+use super::*;
+use crate::cache::Shared;
+use crate::layout::TAPE_SIZE;
+use crate::translate::Open;
+use crate::translate::tape::{MAX_BYTES_PER_STEP, Taped};
+
+const HALF: u64 = TAPE_SIZE / 2;
+/// A half is handed over when this much is in it; little enough to stay in the CPU's caches.
+const ENOUGH: u64 = 1 << 20;
+const MANY_EVENTS: usize = 4096;
+
+/// A superblock of which a record may have to be cut short.
+struct Cut {
+    code: Arc<::tape::Code>,
+    values_before: Vec<u8>,
+    /// Shapes of its cut records, by the number of instructions executed.
+    shapes: Vec<(u8, u32)>,
+}
+
+/// All that is known of taped code, and the tape being written.
+#[derive(Default)]
+pub(crate) struct Tape {
+    shapes: Vec<Shape>,
+    blocks: FxHashMap<BlockId, Cut>,
+    bounded: Option<Cut>,
+    /// The code cache holds taped code.
+    in_cache: bool,
+    running: Option<Running>,
+}
+
+/// A tape that is being written.
+struct Running {
+    reader: Reader,
+    /// Where the next record goes, if `synced`; else that is in the thread's page.
+    cursor: u64,
+    synced: bool,
+    half: u64,
+    /// Shapes that the listener has been told.
+    told: usize,
+    events: Vec<(u32, Event)>,
+    /// The step before what has not been handed over.
+    step: u64,
+    /// What has been written to the guest's memory since the last event.
+    writes: Vec<Stretch>,
+}
+
+/// Somebody listens on another thread.
+struct Reader {
+    to: Option<Sender<Message>>,
+    done: Receiver<()>,
+    /// A half is being read.
+    busy: bool,
+    thread: JoinHandle<Box<dyn Listener>>,
+}
+
+struct Message {
+    step: u64,
+    half: u64,
+    len: usize,
+    shapes: Vec<Shape>,
+    events: Vec<(u32, Event)>,
+}
+
+impl Reader {
+    fn start(mut listener: Box<dyn Listener>, buffer: Arc<Shared>, at: u64) -> Self {
+        let (to, messages) = channel::<Message>();
+        let (ack, done) = channel();
+        let thread = std::thread::spawn(move || {
+            crate::process::unpin_self();
+            for m in messages {
+                listener.hear(Part {
+                    step: m.step,
+                    shapes: &m.shapes,
+                    records: buffer.view(at + m.half * HALF, m.len),
+                    events: &m.events,
+                });
+                if ack.send(()).is_err() {
+                    break;
+                }
+            }
+            listener
+        });
+        Reader {
+            to: Some(to),
+            done,
+            busy: false,
+            thread,
+        }
+    }
+
+    fn wait(&mut self) -> Result<(), Error> {
+        if std::mem::take(&mut self.busy) {
+            self.done.recv().map_err(|_| gone())?;
+        }
+        Ok(())
+    }
+
+    fn send(&mut self, m: Message) -> Result<(), Error> {
+        self.wait()?;
+        self.busy = true;
+        let to = self.to.as_ref().expect("the reader has not been stopped");
+        to.send(m).map_err(|_| gone())
+    }
+
+    fn stop(mut self) -> Result<Box<dyn Listener>, Error> {
+        self.to = None;
+        self.thread.join().map_err(|_| gone())
+    }
+}
+
+fn gone() -> Error {
+    Error::Internal("whoever reads the tape has failed".into())
+}
+
+impl Engine {
+    pub(crate) fn taping(&self) -> bool {
+        self.tape.running.is_some()
+    }
+
+    /// Begins a tape at the present boundary.
+    pub(crate) fn start_tape(&mut self, listener: Box<dyn Listener>) -> Result<(), Error> {
+        let told = listener.shapes_heard();
+        let at = self.cache.layout.tape() - self.cache.layout.shared();
+        self.tape.running = Some(Running {
+            reader: Reader::start(listener, self.cache.shared(), at),
+            cursor: self.cache.layout.tape(),
+            synced: true,
+            half: 0,
+            told,
+            events: Vec::new(),
+            step: self.step()?,
+            writes: Vec::new(),
+        });
+        Ok(())
+    }
+
+    /// Ends the tape and gives the listener back, who has heard everything.
+    pub(crate) fn end_tape(&mut self) -> Result<Option<Box<dyn Listener>>, Error> {
+        if !self.taping() {
+            return Ok(None);
+        }
+        self.sync_tape()?;
+        self.hand_over()?;
+        let running = self.tape.running.take().expect("just seen");
+        running.reader.stop().map(Some)
+    }
+
+    /// The tape as a listener that does not want it has to be rid of.
+    pub(crate) fn drop_tape(&mut self) {
+        if let Some(r) = self.tape.running.take() {
+            drop(r.reader.stop());
+        }
+    }
+
+    /// Sees to it that the code in the cache writes the tape exactly if there is one.
+    pub(super) fn set_cache_mode(&mut self) {
+        if self.tape.in_cache != self.taping() {
+            self.tape.in_cache = self.taping();
+            self.tape.blocks.clear();
+            self.cache.clear();
+        }
+    }
+
+    /// The longest superblock that may be made.
+    pub(super) fn longest(&self) -> usize {
+        if self.taping() {
+            crate::translate::tape::MAX_INSNS
+        } else if !self.observed.is_empty() {
+            MAX_OBSERVED
+        } else {
+            MAX_INSNS
+        }
+    }
+
+    /// Number that the next shape will have, if the tape is being written.
+    pub(super) fn next_shape(&self) -> Option<u32> {
+        self.taping().then_some(self.tape.shapes.len() as u32)
+    }
+
+    pub(super) fn add_taped(&mut self, taped: Option<Taped>, block: Option<BlockId>) {
+        let Some(taped) = taped else {
+            return;
+        };
+        for way in taped.ways {
+            self.tape.shapes.push(Shape {
+                code: taped.code.clone(),
+                executed: way.executed,
+                values: way.values,
+                rsp: way.rsp,
+                rbp: way.rbp,
+            });
+        }
+        let cut = Cut {
+            code: taped.code,
+            values_before: taped.values_before,
+            shapes: Vec::new(),
+        };
+        match block {
+            Some(id) => {
+                self.tape.blocks.insert(id, cut);
+            }
+            None => self.tape.bounded = Some(cut),
+        }
+    }
+
+    /// Reads from the stopped guest how far the tape is written.
+    pub(crate) fn sync_tape(&mut self) -> Result<(), Error> {
+        if self.tape.running.as_ref().is_none_or(|r| r.synced) {
+            return Ok(());
+        }
+        let cursor = self.slot(slot::TAPE)?;
+        let r = self.tape.running.as_mut().expect("just seen");
+        (r.cursor, r.synced) = (cursor, true);
+        Ok(())
+    }
+
+    /// The guest is resumed and moves the cursor.
+    pub(super) fn unsync_tape(&mut self) {
+        if let Some(r) = &mut self.tape.running {
+            r.synced = false;
+        }
+    }
+
+    /// Makes the tape ready for the guest to go on; returns the steps for which there is room.
+    pub(super) fn turn_tape(&mut self) -> Result<u64, Error> {
+        self.set_cache_mode();
+        if !self.taping() {
+            return Ok(u64::MAX);
+        }
+        self.sync_tape()?;
+        let used = self.tape_used();
+        let r = self.tape.running.as_mut().expect("just seen");
+        if used > ENOUGH || r.events.len() > MANY_EVENTS {
+            self.hand_over()?;
+        }
+        let state = Event::State {
+            thread: self.threads.current.0,
+            pc: self.regs.rip,
+            rsp: self.regs.rsp,
+            rbp: self.regs.rbp,
+            fs_base: self.regs.fs_base,
+        };
+        self.tape_event(state)?;
+        let cursor = self.tape.running.as_ref().expect("just seen").cursor;
+        self.set_slot(slot::TAPE, cursor)?;
+        Ok((HALF - self.tape_used()) / MAX_BYTES_PER_STEP - 2 * MAX_INSNS as u64)
+    }
+
+    /// Bytes in the half at hand.
+    fn tape_used(&self) -> u64 {
+        let r = self.tape.running.as_ref().expect("there is a tape");
+        r.cursor - (self.cache.layout.tape() + r.half * HALF)
+    }
+
+    pub(crate) fn tape_event(&mut self, event: Event) -> Result<(), Error> {
+        if !self.taping() {
+            return Ok(());
+        }
+        self.sync_tape()?;
+        let at = self.tape_used() as u32;
+        let r = self.tape.running.as_mut().expect("just seen");
+        if let (Event::State { .. }, Some((last, old @ Event::State { .. }))) =
+            (&event, r.events.last_mut())
+            && *last == at
+        {
+            *old = event;
+        } else {
+            r.events.push((at, event));
+        }
+        Ok(())
+    }
+
+    fn hand_over(&mut self) -> Result<(), Error> {
+        let len = self.tape_used() as usize;
+        let step = self.step()?;
+        let base = self.cache.layout.tape();
+        let Tape {
+            shapes, running, ..
+        } = &mut self.tape;
+        let r = running.as_mut().expect("there is a tape");
+        let new = shapes[r.told..].to_vec();
+        r.told = shapes.len();
+        let first = std::mem::replace(&mut r.step, step);
+        r.reader.send(Message {
+            step: first,
+            half: r.half,
+            len,
+            shapes: new,
+            events: std::mem::take(&mut r.events),
+        })?;
+        r.half ^= 1;
+        r.cursor = base + r.half * HALF;
+        Ok(())
+    }
+
+    /// The superblock at hand was left before instruction `index`: completes its record and gives
+    /// the register that held the cursor back.
+    pub(super) fn cut_record(&mut self, open: Open, block: Option<BlockId>) -> Result<(), Error> {
+        let Some((index, scratch)) = open.filter(|_| self.taping()) else {
+            return Ok(());
+        };
+        if let Some(s) = scratch {
+            *register_mut(&mut self.regs, s.0) = self.slot(slot::TAPE_REGISTER)?;
+        }
+        if index == 0 {
+            return Ok(());
+        }
+        self.sync_tape()?;
+        let next = self.tape.shapes.len() as u32;
+        let cut = match block {
+            Some(id) => self.tape.blocks.get_mut(&id),
+            None => self.tape.bounded.as_mut(),
+        };
+        let cut = cut.ok_or(Error::Internal("taped code is not known".into()))?;
+        let values = cut.values_before[index as usize];
+        let id = match cut.shapes.iter().find(|(n, _)| *n == index) {
+            Some(&(_, id)) => id,
+            None => {
+                cut.shapes.push((index, next));
+                self.tape.shapes.push(Shape {
+                    code: cut.code.clone(),
+                    executed: index,
+                    values,
+                    rsp: None,
+                    rbp: None,
+                });
+                next
+            }
+        };
+        let r = self.tape.running.as_mut().expect("just seen");
+        let cursor = r.cursor;
+        r.cursor += (::tape::RECORD_HEAD + 8 * values as usize) as u64;
+        self.cache.write_shared(cursor, &id.to_le_bytes());
+        let moved = r.cursor;
+        self.set_slot(slot::TAPE, moved)
+    }
+
+    /// A handler is about to run on the frame that the kernel has just written.
+    pub(crate) fn tape_signal(&mut self, number: i32, old_rsp: u64) -> Result<(), Error> {
+        const USUAL: u64 = 0x1000;
+        const MOST: u64 = 0x1_0000;
+        let addr = self.regs.rsp;
+        let len = match old_rsp.wrapping_sub(addr) {
+            len @ 1..MOST => len,
+            // On the alternate stack.
+            _ => USUAL,
+        };
+        let frame = Stretch { addr, len };
+        self.tape_event(Event::Signal { number, frame })
+    }
+
+    /// Notes that memory was written in the guest's name.
+    pub(crate) fn tape_write(&mut self, addr: u64, len: u64) {
+        if let Some(r) = &mut self.tape.running
+            && len > 0
+        {
+            r.writes.push(Stretch { addr, len });
+        }
+    }
+
+    pub(crate) fn tape_writes(&mut self) -> Vec<Stretch> {
+        let r = self.tape.running.as_mut();
+        r.map(|r| std::mem::take(&mut r.writes)).unwrap_or_default()
+    }
+}

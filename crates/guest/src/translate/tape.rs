@@ -1,0 +1,442 @@
+//! Annotations that write the tape: which way out of a superblock was taken, and the registers from
+//! which the addresses of its memory accesses follow.
+//!
+//! The cursor is loaded to a *scratch* register, one that the next instructions do not touch; what
+//! the guest has there waits in the thread's page. Values are stored at fixed distances from the
+//! cursor, which is moved on once, at the way out. All this is done with `mov` and `lea`: the flags
+//! stay as they are.
+//!
+//! A register need not be stored if its value follows from something stored before: the translator
+//! keeps for each register what is known of it, as a slot and a constant. Of rsp and rbp the reader
+//! knows the value at the beginning, so code that addresses its frame stores nothing.
+
+use std::sync::Arc;
+
+use iced_x86::{
+    Code as Opcode, ConditionCode, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind,
+    Register,
+};
+use tape::{Known, RECORD_HEAD, Term, What, slot};
+
+use super::emit::{Code, Gpr};
+use super::{Insn, Superblock};
+use crate::layout::slot as page;
+
+const RSP: usize = 4;
+const RBP: usize = 5;
+
+/// Most bytes that one step adds to the tape: the registers of an address, of a string
+/// instruction afterwards, and at the way out rsp, rbp and the head of the record; a gather more.
+pub(crate) const MAX_BYTES_PER_STEP: u64 = 160;
+
+/// Longest taped superblock, so that there are slots enough for its values.
+pub(crate) const MAX_INSNS: usize = 48;
+
+/// Registers that can hold the cursor. rcx and rdx are what other annotations use.
+const CANDIDATES: [u8; 12] = [0, 3, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15];
+
+/// What one instruction does to the general registers, as far as the tape is concerned.
+#[derive(Clone, Default)]
+struct Use {
+    touched: u16,
+    written: u16,
+    addresses: u16,
+}
+
+/// The state of the annotations at a side exit.
+#[derive(Clone, Copy)]
+pub(crate) struct Moment {
+    scratch: Option<Gpr>,
+    values: u8,
+    rsp: Option<Term>,
+    rbp: Option<Term>,
+}
+
+/// A way out, of which the translation makes a shape.
+pub(crate) struct Way {
+    pub(crate) executed: u8,
+    pub(crate) values: u8,
+    pub(crate) rsp: Option<Term>,
+    pub(crate) rbp: Option<Term>,
+}
+
+/// What the engine keeps of a taped superblock.
+pub(crate) struct Taped {
+    pub(crate) code: Arc<tape::Code>,
+    /// Values stored before each instruction is reached.
+    pub(crate) values_before: Vec<u8>,
+    pub(crate) ways: Vec<Way>,
+}
+
+pub(crate) struct Taping {
+    first_id: u32,
+    ways: Vec<Way>,
+    terms: [Option<Term>; 16],
+    values: u8,
+    known: Vec<Known>,
+    values_before: Vec<u8>,
+    uses: Vec<Use>,
+    pub(crate) scratch: Option<Gpr>,
+}
+
+impl Taping {
+    pub(crate) fn new(block: &Superblock, first_id: u32) -> Self {
+        let mut factory = InstructionInfoFactory::new();
+        let uses = block.insns.iter().map(|i| Use::of(i, &mut factory));
+        let mut terms = [None; 16];
+        terms[RSP] = Some(at(slot::RSP, 0));
+        terms[RBP] = Some(at(slot::RBP, 0));
+        Taping {
+            first_id,
+            ways: Vec::new(),
+            terms,
+            values: 0,
+            known: Vec::new(),
+            values_before: Vec::with_capacity(block.insns.len()),
+            uses: uses.collect(),
+            scratch: None,
+        }
+    }
+
+    pub(crate) fn finish(self, block: &Superblock) -> Taped {
+        let insns = block.insns.iter().map(|i| tape::Insn {
+            pc: i.pc,
+            len: i.len,
+            bytes: i.bytes,
+        });
+        Taped {
+            code: Arc::new(tape::Code {
+                insns: insns.collect(),
+                known: self.known,
+            }),
+            values_before: self.values_before,
+            ways: self.ways,
+        }
+    }
+
+    /// To be called before the translation of instruction `i`.
+    pub(crate) fn before(&mut self, code: &mut Code, i: usize, insn: &Insn) {
+        self.values_before.push(self.values);
+        let used = self.uses[i].clone();
+        self.yield_scratch(code, used.touched);
+        for r in registers(used.addresses) {
+            let term = match self.terms[r] {
+                Some(term) => term,
+                None => {
+                    let term = self.store(code, i, Gpr(r as u8));
+                    self.terms[r] = Some(term);
+                    term
+                }
+            };
+            self.known.push(Known {
+                insn: i as u8,
+                what: What::Before(r as u8),
+                term,
+            });
+        }
+        if insn.decoded.is_vsib() {
+            self.store_vector(code, i, &insn.decoded);
+        }
+        let condition = insn.decoded.condition_code();
+        if is_cmov(&insn.decoded) && condition != ConditionCode::None {
+            let scratch = self.need_scratch(code, i);
+            let slot = self.slot();
+            code.set_condition(insn_condition(condition), scratch, place(slot));
+            self.known.push(Known {
+                insn: i as u8,
+                what: What::Condition,
+                term: at(slot, 0),
+            });
+        }
+    }
+
+    /// To be called after the translation of instruction `i`, unless it ends the superblock.
+    pub(crate) fn after(&mut self, code: &mut Code, i: usize, insn: &Insn) {
+        self.follow(i, &insn.decoded);
+        if !insn.decoded.is_string_instruction() {
+            return;
+        }
+        for r in registers(self.uses[i].addresses & self.uses[i].written) {
+            let term = self.store(code, i + 1, Gpr(r as u8));
+            self.terms[r] = Some(term);
+            self.known.push(Known {
+                insn: i as u8,
+                what: What::After(r as u8),
+                term,
+            });
+        }
+    }
+
+    /// What instruction `i` does to what is known of the registers.
+    pub(crate) fn follow(&mut self, i: usize, insn: &Instruction) {
+        let new = self.derive(insn);
+        let old = self.terms;
+        for r in registers(self.uses[i].written) {
+            self.terms[r] = None;
+        }
+        let moved = insn.stack_pointer_increment();
+        if moved != 0 && insn.mnemonic() != Mnemonic::Enter {
+            self.terms[RSP] = old[RSP].map(|t| at(t.slot, t.offset + i64::from(moved)));
+        }
+        if insn.mnemonic() == Mnemonic::Leave {
+            self.terms[RSP] = old[RBP].map(|t| at(t.slot, t.offset + 8));
+        }
+        if let Some((r, term)) = new {
+            self.terms[r] = term;
+        }
+    }
+
+    /// The register that the instruction sets to something that follows from what is known.
+    fn derive(&self, i: &Instruction) -> Option<(usize, Option<Term>)> {
+        if i.op_count() == 0 || i.op0_kind() != OpKind::Register {
+            return None;
+        }
+        let to = i.op0_register();
+        let wide = to.is_gpr64();
+        let r = number(to)?;
+        let same = |n: u32| i.op_kind(n) == OpKind::Register;
+        let constant = |v: i64| Some((r, Some(at(slot::ZERO, v))));
+        let plus = |term: Option<Term>, n: i64| {
+            Some((r, term.map(|t| at(t.slot, t.offset.wrapping_add(n)))))
+        };
+        match i.mnemonic() {
+            Mnemonic::Pop if r == RSP => Some((r, None)),
+            Mnemonic::Mov if wide && same(1) && i.op1_register().is_gpr64() => {
+                plus(self.terms[number(i.op1_register())?], 0)
+            }
+            Mnemonic::Mov if wide && is_immediate(i, 1) => constant(i.immediate(1) as i64),
+            Mnemonic::Mov if to.is_gpr32() && is_immediate(i, 1) => {
+                constant(i64::from(i.immediate(1) as u32))
+            }
+            Mnemonic::Lea if wide && i.is_ip_rel_memory_operand() => {
+                constant(i.ip_rel_memory_address() as i64)
+            }
+            Mnemonic::Lea
+                if wide && i.memory_index() == Register::None && i.memory_base().is_gpr64() =>
+            {
+                let base = self.terms[number(i.memory_base())?];
+                plus(base, i.memory_displacement64() as i64)
+            }
+            Mnemonic::Add if wide && is_immediate(i, 1) => {
+                plus(self.terms[r], i.immediate(1) as i64)
+            }
+            Mnemonic::Sub if wide && is_immediate(i, 1) => {
+                plus(self.terms[r], (i.immediate(1) as i64).wrapping_neg())
+            }
+            Mnemonic::Inc if wide => plus(self.terms[r], 1),
+            Mnemonic::Dec if wide => plus(self.terms[r], -1),
+            Mnemonic::Xor | Mnemonic::Sub
+                if (wide || to.is_gpr32()) && same(1) && i.op1_register() == to =>
+            {
+                constant(0)
+            }
+            _ => None,
+        }
+    }
+
+    /// The state that a way out laid down later will need.
+    pub(crate) fn moment(&self) -> Moment {
+        Moment {
+            scratch: self.scratch,
+            values: self.values,
+            rsp: self.terms[RSP],
+            rbp: self.terms[RBP],
+        }
+    }
+
+    /// Ends the record of a way out behind `executed` instructions. The scratch register has the
+    /// guest's value again afterwards.
+    pub(crate) fn way_out(&mut self, code: &mut Code, executed: usize) {
+        let moment = self.moment();
+        self.leave(code, executed, moment);
+        self.scratch = None;
+    }
+
+    pub(crate) fn leave(&mut self, code: &mut Code, executed: usize, mut m: Moment) {
+        let scratch = m.scratch.unwrap_or_else(|| load_cursor(code, Gpr(0)));
+        for (term, register) in [(&mut m.rsp, RSP), (&mut m.rbp, RBP)] {
+            if term.is_none() {
+                code.store_based(Gpr(register as u8), scratch, place(m.values));
+                *term = Some(at(m.values, 0));
+                m.values += 1;
+            }
+        }
+        code.store_imm32_based(scratch, self.first_id + self.ways.len() as u32);
+        code.lea_based(scratch, place(m.values));
+        code.save(scratch, page::TAPE);
+        code.load(scratch, page::TAPE_REGISTER);
+        self.ways.push(Way {
+            executed: executed as u8,
+            values: m.values,
+            rsp: m.rsp,
+            rbp: m.rbp,
+        });
+    }
+
+    /// Gives the scratch register back if it is one of `wanted`.
+    fn yield_scratch(&mut self, code: &mut Code, wanted: u16) {
+        if let Some(s) = self.scratch
+            && wanted >> s.0 & 1 != 0
+        {
+            code.load(s, page::TAPE_REGISTER);
+            self.scratch = None;
+        }
+    }
+
+    /// A register with the cursor: one that is not touched for as long as possible from
+    /// instruction `i` on.
+    fn need_scratch(&mut self, code: &mut Code, i: usize) -> Gpr {
+        if let Some(s) = self.scratch {
+            return s;
+        }
+        let mut left = CANDIDATES.iter().fold(0u16, |m, r| m | 1 << r);
+        for used in &self.uses[i.min(self.uses.len())..] {
+            let next = left & !used.touched;
+            if next == 0 {
+                break;
+            }
+            left = next;
+        }
+        let s = load_cursor(code, Gpr(left.trailing_zeros() as u8));
+        self.scratch = Some(s);
+        s
+    }
+
+    fn slot(&mut self) -> u8 {
+        let slot = self.values;
+        assert!(slot < slot::VALUES, "a superblock has that many values");
+        self.values += 1;
+        slot
+    }
+
+    fn store(&mut self, code: &mut Code, i: usize, r: Gpr) -> Term {
+        let scratch = self.need_scratch(code, i);
+        let slot = self.slot();
+        code.store_based(r, scratch, place(slot));
+        at(slot, 0)
+    }
+
+    /// The index register of a gather or scatter, eight bytes a value.
+    fn store_vector(&mut self, code: &mut Code, i: usize, insn: &Instruction) {
+        let index = insn.memory_index();
+        let (opcode, parts) = if index.is_zmm() {
+            (Opcode::EVEX_Vmovdqu64_zmmm512_k1z_zmm, 8)
+        } else if index.is_ymm() {
+            (Opcode::VEX_Vmovdqu_ymmm256_ymm, 4)
+        } else {
+            (Opcode::VEX_Vmovdqu_xmmm128_xmm, 2)
+        };
+        let scratch = self.need_scratch(code, i);
+        let first = self.values;
+        for part in 0..parts {
+            let slot = self.slot();
+            self.known.push(Known {
+                insn: i as u8,
+                what: What::Vector {
+                    register: index.number() as u8,
+                    part,
+                },
+                term: at(slot, 0),
+            });
+        }
+        code.encode_store(opcode, index, scratch, place(first));
+    }
+}
+
+impl Use {
+    fn of(insn: &Insn, factory: &mut InstructionInfoFactory) -> Self {
+        let info = factory.info(&insn.decoded);
+        let mut u = Use::default();
+        for used in info.used_registers() {
+            let Some(r) = number(used.register()) else {
+                continue;
+            };
+            u.touched |= 1 << r;
+            if !matches!(used.access(), OpAccess::Read | OpAccess::CondRead) {
+                u.written |= 1 << r;
+            }
+        }
+        for m in info.used_memory() {
+            for r in [m.base(), m.index()] {
+                if let Some(r) = number(r) {
+                    u.addresses |= 1 << r;
+                }
+            }
+        }
+        // The bit that a register names may be anywhere from the address on.
+        if matches!(
+            insn.decoded.mnemonic(),
+            Mnemonic::Bt | Mnemonic::Bts | Mnemonic::Btr | Mnemonic::Btc
+        ) && insn.decoded.op0_kind() == OpKind::Memory
+            && let Some(r) = number(insn.decoded.op1_register())
+        {
+            u.addresses |= 1 << r;
+        }
+        u
+    }
+}
+
+fn load_cursor(code: &mut Code, s: Gpr) -> Gpr {
+    code.save(s, page::TAPE_REGISTER);
+    code.load(s, page::TAPE);
+    s
+}
+
+fn at(slot: u8, offset: i64) -> Term {
+    Term { slot, offset }
+}
+
+/// Distance of a value from the beginning of its record.
+fn place(slot: u8) -> i32 {
+    RECORD_HEAD as i32 + 8 * i32::from(slot)
+}
+
+fn registers(mask: u16) -> impl Iterator<Item = usize> {
+    (0..16).filter(move |r| mask >> r & 1 != 0)
+}
+
+fn number(r: Register) -> Option<usize> {
+    r.is_gpr().then(|| r.full_register().number())
+}
+
+fn is_immediate(i: &Instruction, n: u32) -> bool {
+    i.op_count() > n
+        && matches!(
+            i.op_kind(n),
+            OpKind::Immediate8
+                | OpKind::Immediate16
+                | OpKind::Immediate32
+                | OpKind::Immediate64
+                | OpKind::Immediate8to16
+                | OpKind::Immediate8to32
+                | OpKind::Immediate8to64
+                | OpKind::Immediate32to64
+        )
+}
+
+fn is_cmov(i: &Instruction) -> bool {
+    use Mnemonic::*;
+    matches!(
+        i.mnemonic(),
+        Cmova
+            | Cmovae
+            | Cmovb
+            | Cmovbe
+            | Cmove
+            | Cmovg
+            | Cmovge
+            | Cmovl
+            | Cmovle
+            | Cmovne
+            | Cmovno
+            | Cmovnp
+            | Cmovns
+            | Cmovo
+            | Cmovp
+            | Cmovs
+    )
+}
+
+fn insn_condition(c: ConditionCode) -> u8 {
+    super::decode::HARDWARE_CONDITION[c as usize]
+}

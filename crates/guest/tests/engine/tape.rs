@@ -1,0 +1,200 @@
+//! The tape against single-stepping: every instruction in its place, every register that it says it
+//! knows.
+
+use std::sync::{Arc, Mutex};
+
+use crate::oracle::{Seen, trace};
+use crate::scene::{Program, STATIC};
+use crate::steps::{BRANCHES, SIGNALS};
+use guest::{Halt, Until, UserRegs};
+use tape::{Event, Listener, Part, Shape, Term, What, slot};
+
+/// What the tape says of one instruction.
+#[derive(Clone, Debug, Default)]
+struct Told {
+    pc: u64,
+    before: Vec<(u8, u64)>,
+    after: Vec<(u8, u64)>,
+}
+
+/// A reader that does nothing clever.
+#[derive(Default)]
+struct Plain {
+    shapes: Vec<Shape>,
+    rsp: u64,
+    rbp: u64,
+    told: Arc<Mutex<Vec<Told>>>,
+    first: Arc<Mutex<Option<u64>>>,
+}
+
+fn word(bytes: &[u8]) -> u64 {
+    u64::from_le_bytes(bytes[..8].try_into().expect("eight bytes"))
+}
+
+impl Plain {
+    fn event(&mut self, event: &Event, told: &mut Vec<Told>) {
+        match event {
+            Event::State { rsp, rbp, .. } => (self.rsp, self.rbp) = (*rsp, *rbp),
+            Event::Enter { pc, .. } => told.push(Told {
+                pc: *pc,
+                ..Told::default()
+            }),
+            Event::Special(insn) => told.push(Told {
+                pc: insn.pc,
+                ..Told::default()
+            }),
+            _ => {}
+        }
+    }
+}
+
+impl Listener for Plain {
+    fn shapes_heard(&self) -> usize {
+        self.shapes.len()
+    }
+
+    fn hear(&mut self, part: Part<'_>) {
+        self.first.lock().expect("a lock").get_or_insert(part.step);
+        self.shapes.extend_from_slice(part.shapes);
+        let told = self.told.clone();
+        let mut told = told.lock().expect("a lock");
+        let (mut at, mut events) = (0, part.events);
+        loop {
+            while let Some(((n, event), rest)) = events.split_first()
+                && *n as usize <= at
+            {
+                assert_eq!(*n as usize, at, "events are between records");
+                self.event(event, &mut told);
+                events = rest;
+            }
+            if at == part.records.len() {
+                break;
+            }
+            let record = &part.records[at..];
+            let id = u32::from_le_bytes(record[..4].try_into().expect("four bytes"));
+            let shape = self.shapes[id as usize].clone();
+            let (rsp, rbp) = (self.rsp, self.rbp);
+            let value = |t: Term| {
+                let base = match t.slot {
+                    slot::ZERO => 0,
+                    slot::RSP => rsp,
+                    slot::RBP => rbp,
+                    n => word(&record[4 + 8 * n as usize..]),
+                };
+                base.wrapping_add_signed(t.offset)
+            };
+            let begin = told.len();
+            told.extend(shape.insns().iter().map(|i| Told {
+                pc: i.pc,
+                ..Told::default()
+            }));
+            for k in &shape.code.known {
+                if k.insn >= shape.executed {
+                    break;
+                }
+                let told = &mut told[begin + k.insn as usize];
+                match k.what {
+                    What::Before(r) => told.before.push((r, value(k.term))),
+                    What::After(r) => told.after.push((r, value(k.term))),
+                    _ => {}
+                }
+            }
+            if let Some(t) = shape.rsp {
+                self.rsp = value(t);
+            }
+            if let Some(t) = shape.rbp {
+                self.rbp = value(t);
+            }
+            at += shape.record_len();
+        }
+        assert!(events.is_empty(), "events are within their part");
+    }
+
+    fn into_any(self: Box<Self>) -> Box<dyn std::any::Any> {
+        self
+    }
+}
+
+fn register(regs: &UserRegs, n: u8) -> u64 {
+    let r = regs;
+    [
+        r.rax, r.rcx, r.rdx, r.rbx, r.rsp, r.rbp, r.rsi, r.rdi, r.r8, r.r9, r.r10, r.r11, r.r12,
+        r.r13, r.r14, r.r15,
+    ][n as usize]
+}
+
+#[track_caller]
+fn check(program: &Program, begin: u64) {
+    let recorded = program.record();
+    let mut replay = recorded.replay();
+    let native = trace(program, &replay);
+    if begin > 0 {
+        assert_eq!(replay.run(&Until::step(begin)).expect("runs"), Halt::Step);
+    }
+    let plain = Plain::default();
+    let told = plain.told.clone();
+    replay.tape(Box::new(plain)).expect("a tape");
+    let halt = replay.run(&Until::end()).expect("the replay runs");
+    assert_eq!(halt, Halt::Ended(recorded.end));
+    drop(replay.end_tape().expect("the listener"));
+    compare(
+        &told.lock().expect("a lock"),
+        &native,
+        begin,
+        recorded.steps,
+    );
+}
+
+#[track_caller]
+fn compare(told: &[Told], native: &[Seen], begin: u64, steps: u64) {
+    assert_eq!(told.len() as u64, steps - begin, "instructions on the tape");
+    // An instruction that faulted has the number of its handler's first, which was executed.
+    let at = |step: u64| &native[native.partition_point(|s| s.step <= step) - 1].regs;
+    for (n, t) in told.iter().enumerate() {
+        let step = begin + n as u64;
+        let regs = at(step);
+        assert_eq!(t.pc, regs.rip, "step {step} of {steps}");
+        for &(r, value) in &t.before {
+            assert_eq!(
+                value,
+                register(regs, r),
+                "register {r} before step {step} at {:#x}",
+                t.pc
+            );
+        }
+        for &(r, value) in &t.after {
+            let next = at(step + 1);
+            assert_eq!(
+                value,
+                register(next, r),
+                "register {r} after step {step} at {:#x}",
+                t.pc
+            );
+        }
+    }
+    let known: usize = told.iter().map(|t| t.before.len()).sum();
+    assert!(known > 0 || steps < 20, "something is known");
+}
+
+#[test]
+fn branches_and_strings() {
+    check(&Program::asm(BRANCHES), 0);
+}
+
+#[test]
+fn handlers_of_faults() {
+    check(&Program::asm(SIGNALS), 0);
+}
+
+#[test]
+fn a_program_with_its_library() {
+    check(&Program::guest("basic/hello.c", STATIC), 0);
+    check(&Program::guest("basic/hello.c", STATIC), 777);
+}
+
+#[test]
+fn foreign_instructions() {
+    for name in ["code/direction.c", "control/loop_instructions.c"] {
+        check(&Program::guest(name, STATIC), 0);
+    }
+}
