@@ -45,7 +45,7 @@ static int place(int q, double ratio)
 
 static void pick(void)
 {
-    if (current >= 0)
+    if (current >= 0) // FAULT 9
         return;
     for (int q = PRIORITIES; q >= BUG_3(2, 1); q--)
         if (queues[q].length > 0) {

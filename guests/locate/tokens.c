@@ -87,7 +87,7 @@ static void number(int c)
         word[n++] = (char)d;
         d = next();
     }
-    while (isdigit(d) || (hex && isxdigit(d)) || d == '.') {
+    while (isdigit(d) || (hex && isxdigit(d)) || d == '.') { // FAULT 4
         if (d == '.')
             points++;
         if (n < LONGEST)

@@ -297,14 +297,8 @@ fn source(program: &str) -> PathBuf {
 /// The lines that count as the fault.
 fn truth(program: &str, fault: u32) -> Result<Vec<String>> {
     let text = fs::read_to_string(source(program))?;
-    let marks = [format!("BUG_{fault}("), format!("FAULT {fault}")];
-    let is_mark = |line: &str| {
-        marks.iter().any(|m| {
-            line.find(m.as_str())
-                // FAULT 1 is not FAULT 10.
-                .is_some_and(|at| !line[at + m.len()..].starts_with(|c: char| c.is_ascii_digit()))
-        })
-    };
+    let (here, also) = (format!("BUG_{fault}("), format!("// FAULT {fault}"));
+    let is_mark = |line: &str| line.contains(&here) || line.trim_end().ends_with(&also);
     let lines = text
         .lines()
         .enumerate()
