@@ -52,6 +52,9 @@ impl Drop for Private {
     }
 }
 
+/// Most that one call writes to standard output or error.
+const LARGEST: u64 = 16 << 20;
+
 /// Longest that a call may block when no limit was set.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -518,12 +521,17 @@ impl Replay {
         let believed = self.pid as i64;
         Ok(Some(match nr {
             libc::SYS_write | libc::SYS_pwrite64 if self.descriptors.output(a).is_some() => {
-                c as i64
+                // A length that has gone wrong ends where the memory does, or far before that.
+                let mut bytes = vec![0; c.min(LARGEST) as usize];
+                match self.engine.memory.read(b, &mut bytes) {
+                    0 if c > 0 => failed(libc::EFAULT),
+                    n => n as i64,
+                }
             }
             libc::SYS_writev | libc::SYS_pwritev | libc::SYS_pwritev2
                 if self.descriptors.output(a).is_some() =>
             {
-                gather(b, c, usize::MAX >> 1, &self.engine.memory).len() as i64
+                gather(b, c, LARGEST as usize, &self.engine.memory).len() as i64
             }
             libc::SYS_getpid | libc::SYS_gettid | libc::SYS_set_tid_address => believed,
             libc::SYS_kill | libc::SYS_tkill if a as i64 == believed || a == 0 => {
