@@ -107,6 +107,7 @@ pub(crate) fn observe(
         }
         let survey = survey.as_ref().expect("just made");
         if survey.ranges.is_empty() {
+            store.delete(&name)?;
             return Err(Error::NoLines(suite.program.clone()));
         }
         let keep = match (searches && !j.report.passed, request.instances) {
