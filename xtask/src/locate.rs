@@ -483,6 +483,52 @@ fn multiples(words: &[String]) -> Result<Vec<Value>> {
     Ok(rows)
 }
 
+/// `cargo xtask bench locate`: replacements per second on one CPU, and what a fault takes.
+pub(crate) fn bench(args: &[String]) -> Result<bool> {
+    let flags = Flags::parse(args, &["--json"])?;
+    let bench = Bench::new()?;
+    let mut rows = Vec::new();
+    for (program, fault, _) in SHORT {
+        if !flags.selects(program) {
+            continue;
+        }
+        let Some(found) = bench.single(program, fault)? else {
+            continue;
+        };
+        // Without the reductions there is enough to do for a rate.
+        let faulty = bench.compile(program, 1 << fault)?;
+        let Some(suite) = bench.write_suite("rate", program, &faulty, 1)? else {
+            continue;
+        };
+        let options = ["--workers", "1", "--full", "--budget", "5"];
+        let rate = bench.locate(&suite, &[], &options)?;
+        let mut row = found.json();
+        row["per_second_per_cpu"] = rate["search"]["per_second"].clone();
+        rows.push(row);
+        let _ = fs::remove_dir_all(bench.folder.path().join("recordings"));
+    }
+    if flags.json {
+        println!("{}", serde_json::to_string_pretty(&rows)?);
+        return Ok(true);
+    }
+    println!(
+        "{:<10}{:>22}{:>12}{:>16}{:>14}",
+        "program", "replacements/s/CPU", "s/fault", "replacements", "of the full"
+    );
+    for row in &rows {
+        let number = |key: &str| row[key].as_f64().unwrap_or(0.0);
+        println!(
+            "{:<10}{:>22.0}{:>12.1}{:>16}{:>12.1} %",
+            row["program"].as_str().unwrap_or_default(),
+            number("per_second_per_cpu"),
+            number("seconds"),
+            number("tried"),
+            100.0 * number("tried") / number("full").max(1.0)
+        );
+    }
+    Ok(true)
+}
+
 impl Bench {
     /// Mends one fault after another. Returns how many failing runs were searched.
     fn play(

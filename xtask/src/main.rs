@@ -34,6 +34,7 @@ usage: cargo xtask <verb>
   locate [single] [--json] [FILTER] faults put into guests/locate/: how they rank, in tables
   tidy                              layers, file lengths, forbidden words
   bench checkpoints [--json]        what checkpoints cost, and going to any step with them
+  bench locate [--json] [FILTER]    replacements per second, time per fault, share of the full search
   bench engine [--json] [--runs N] [FILTER]
                                     CPU and wall time against native and `valgrind --tool=none`
 

@@ -202,7 +202,7 @@ fn part(name: &str, offset: u64, len: u64, size: u8) -> String {
     let size = u64::from(size);
     if offset == 0 && len <= size {
         name.to_owned()
-    } else if offset % size == 0 {
+    } else if offset.is_multiple_of(size) {
         format!("{name}[{}]", offset / size)
     } else {
         format!("{name}+{offset}")

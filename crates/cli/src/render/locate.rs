@@ -125,16 +125,16 @@ fn evidence(out: &mut String, r: &RankedLine, searched: usize, paint: Paint) {
     for e in r.evidence.iter().take(1) {
         let _ = writeln!(
             out,
-            "  at {place}, {} time in {}: {}",
+            "  at {place}, {} time in {}: {} the output is right",
             ordinal(e.nth),
             clean(&e.test),
             what(e)
         );
-        let also = format!(
-            "the output is right; a change here mends {} of {searched} failing tests",
-            r.suspiciousness
+        let mended = r.suspiciousness;
+        let _ = writeln!(
+            out,
+            "    a change here mends {mended} of {searched} failing tests"
         );
-        let _ = writeln!(out, "    {also}");
         let _ = writeln!(out, "    {}", paint.faint(&shell(&e.command)));
     }
 }
