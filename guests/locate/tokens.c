@@ -106,7 +106,7 @@ static void text(void)
     char word[LONGEST + 1];
     int n = 0, c = next();
     while (c != '"' && c != EOF && c != '\n') {
-        if (c == '\\')
+        if (c == '\\') // FAULT 6
             c = BUG_6(c, next()); // FAULT 6
         if (n < LONGEST)
             word[n++] = (char)c;

@@ -4,6 +4,7 @@
 //! our waited-for children before and after. The three are measured in turn, round by round, so that a machine that
 //! slows down slows all of them down, and the least of each is kept, because interference only ever adds.
 
+mod threads;
 mod workloads;
 
 use crate::flags::Flags;
@@ -56,6 +57,7 @@ pub(crate) fn run(args: &[String]) -> Result<bool> {
         .map_or(("", args), |(what, rest)| (what.as_str(), rest));
     match what {
         "engine" => {}
+        "threads" => return threads::run(rest),
         "checkpoints" => {
             let bench = [
                 "bench",
@@ -69,7 +71,9 @@ pub(crate) fn run(args: &[String]) -> Result<bool> {
             return Ok(tool::cargo().args(bench).args(rest).status()?.success());
         }
         "locate" => return crate::locate::bench(rest),
-        _ => bail!("there are `bench engine`, `bench checkpoints` and `bench locate`"),
+        _ => bail!(
+            "there are `bench engine`, `bench threads`, `bench checkpoints` and `bench locate`"
+        ),
     }
     let flags = Flags::parse(rest, &["--json", "--runs"])?;
     install::missing_programs();
@@ -131,18 +135,18 @@ fn measure(workload: &Workload, wherefore: &Path, place: &Path, runs: u32) -> Re
         valgrind: peer.as_ref().map(|_| Cost::UNKNOWN),
     };
     for _ in 0..runs {
-        row.native = row.native.least(time(&program, place, workload)?);
+        row.native = row.native.least(time(&program, place, workload.name)?);
         fs::create_dir_all(&recordings)?;
-        row.ours = row.ours.least(time(&ours, place, workload)?);
+        row.ours = row.ours.least(time(&ours, place, workload.name)?);
         fs::remove_dir_all(&recordings)?;
         if let (Some(peer), Some(cost)) = (&peer, &mut row.valgrind) {
-            *cost = cost.least(time(peer, place, workload)?);
+            *cost = cost.least(time(peer, place, workload.name)?);
         }
     }
     Ok(row)
 }
 
-fn time(command: &[OsString], place: &Path, workload: &Workload) -> Result<Cost> {
+fn time(command: &[OsString], place: &Path, name: &str) -> Result<Cost> {
     let charged = || -> Result<f64> {
         let usage = getrusage(UsageWho::RUSAGE_CHILDREN)?;
         let total = usage.user_time().num_microseconds() + usage.system_time().num_microseconds();
@@ -171,7 +175,7 @@ fn time(command: &[OsString], place: &Path, workload: &Workload) -> Result<Cost>
             .to_owned();
         bail!(
             "{} under {}: {}: {words}",
-            workload.name,
+            name,
             command[0].display(),
             output.status
         );

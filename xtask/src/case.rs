@@ -26,6 +26,8 @@ pub(crate) struct Case {
     pub(crate) fill: Fill,
     /// How the native run must end, where that is known beforehand.
     pub(crate) ending: Option<Ending>,
+    /// It never ends natively, so only the recorded run has that ending.
+    pub(crate) hangs: bool,
     /// Two native runs print different things, so only the replay is held to the recorded run.
     pub(crate) nondeterministic: bool,
     pub(crate) children: Children,

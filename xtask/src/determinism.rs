@@ -10,7 +10,7 @@ use anyhow::Result;
 use std::path::PathBuf;
 
 /// Those where something comes from outside: time, randomness, signals, children, addresses.
-const GUESTS: [&str; 20] = [
+const GUESTS: [&str; 26] = [
     "basic/big_output.c",
     "basic/floats.c",
     "code/jit.c",
@@ -31,13 +31,24 @@ const GUESTS: [&str; 20] = [
     "signal/registers_kept.c",
     "signal/restart_read.c",
     "signal/timer_position.c",
+    "threads/deadlock.c",
+    "threads/producer_consumer.c",
+    "threads/racy_counter.c",
+    "threads/robust.c",
+    "threads/signals.c",
+    "threads/timeouts.c",
 ];
-const FOREIGN: [&str; 5] = [
+const FOREIGN: [&str; 10] = [
     "sort by column",
     "perl",
     "python clock",
     "sqlite3 file",
     "bash builtins",
+    "xz -T2",
+    "sort --parallel",
+    "b3sum",
+    "python locks",
+    "node workers",
 ];
 
 pub(crate) fn run(args: &[String]) -> Result<bool> {

@@ -14,6 +14,7 @@
 //! | `exit`, `signal` | how it ends, `exit: 0` if neither is given |
 //! | `link: dynamic` | it cannot be linked statically |
 //! | `needs` | processor features, as `/proc/cpuinfo` names them |
+//! | `hangs` | why it would never end natively: wherefore must find a deadlock, and exit with 1 |
 //! | `nondeterministic` | why two native runs differ; only the replay is compared |
 //! | `children` | text by which lines that its children print are known |
 
@@ -36,6 +37,7 @@ pub(crate) struct Facts {
     pub(crate) needs: Vec<String>,
     pub(crate) ending: Option<Ending>,
     pub(crate) dynamic_only: bool,
+    pub(crate) hangs: bool,
     pub(crate) nondeterministic: bool,
     pub(crate) children: Children,
 }
@@ -84,6 +86,10 @@ impl Facts {
             "exit" => self.ending = Some(Ending::Exit(value.parse()?)),
             "signal" => self.ending = Some(Ending::Signal(signal(value)?)),
             "link" if value == "dynamic" => self.dynamic_only = true,
+            "hangs" => {
+                self.hangs = true;
+                self.ending = Some(Ending::Exit(1));
+            }
             "nondeterministic" => self.nondeterministic = true,
             "children" => self.children = Children::Lines(value.to_owned()),
             _ => bail!("no such fact"),

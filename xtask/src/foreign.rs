@@ -4,6 +4,7 @@
 
 mod cases;
 mod corpus;
+mod threads;
 
 use crate::case::{Case, Children, Fill, Plan};
 use crate::flags::Flags;
@@ -35,6 +36,7 @@ pub(crate) fn suite(flags: &Flags, tally: &mut Tally) -> Result<()> {
 pub(crate) fn plans(flags: &Flags) -> Vec<Plan> {
     cases::all()
         .into_iter()
+        .chain(threads::all())
         .filter(|sketch| flags.selects(&sketch.full_name()))
         .map(Sketch::plan)
         .collect()
@@ -141,6 +143,7 @@ impl Sketch {
             },
             fill,
             ending: None,
+            hangs: false,
             nondeterministic: self.nondeterministic,
             children: self.children,
             limit: Duration::from_secs(120),

@@ -130,6 +130,7 @@ fn case(source: &Path, name: String, facts: &Facts, variant: Variant) -> Result<
         input: facts.input.clone(),
         fill,
         ending: facts.ending,
+        hangs: facts.hangs,
         nondeterministic: facts.nondeterministic,
         children: facts.children.clone(),
         limit: Duration::from_secs(60),

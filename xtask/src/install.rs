@@ -7,7 +7,7 @@ use crate::tool;
 use std::process::{Command, Stdio};
 
 /// Command and the package it comes in.
-const PROGRAMS: [(&str, &str); 34] = [
+const PROGRAMS: [(&str, &str); 39] = [
     ("awk", "gawk"),
     ("gawk", "gawk"),
     ("bash", "bash"),
@@ -42,6 +42,11 @@ const PROGRAMS: [(&str, &str); 34] = [
     ("xz", "xz-utils"),
     ("zstd", "zstd"),
     ("file", "file"),
+    ("pigz", "pigz"),
+    ("b3sum", "b3sum"),
+    ("rg", "ripgrep"),
+    ("cmake", "cmake"),
+    ("taskset", "util-linux"),
 ];
 
 pub(crate) fn missing_programs() {

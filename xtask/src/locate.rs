@@ -26,13 +26,13 @@ const TOGETHER: usize = 3;
 /// Such versions per program.
 const VERSIONS: u32 = 3;
 
-/// What is run with every `cargo xtask test`: one fault of each program, and the least rank that counts as found.
+/// What is run with every `cargo xtask test`: one fault of each program, and the last rank that counts as found.
 const SHORT: [(&str, u32, u64); 5] = [
-    ("alarm", 7, 5),
-    ("tokens", 5, 5),
-    ("sched", 3, 5),
-    ("subst", 8, 5),
-    ("stats", 7, 5),
+    ("alarm", 7, 3),
+    ("tokens", 8, 3),
+    ("sched", 8, 3),
+    ("subst", 2, 3),
+    ("stats", 1, 3),
 ];
 
 struct Bench {
@@ -51,6 +51,11 @@ pub(crate) struct Found {
 
 pub(crate) fn run(args: &[String]) -> Result<bool> {
     let flags = Flags::parse(args, &["--json"])?;
+    if flags.words == ["short"] {
+        let mut tally = Tally::default();
+        suite(&mut tally)?;
+        return Ok(tally.report());
+    }
     let several = !flags.words.iter().any(|w| w == "single");
     let words: Vec<String> = flags
         .words

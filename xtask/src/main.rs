@@ -11,6 +11,7 @@ mod determinism;
 mod facts;
 mod flags;
 mod foreign;
+mod gallery;
 mod guests;
 mod install;
 mod locate;
@@ -27,16 +28,20 @@ use std::process::ExitCode;
 const USAGE: &str = "\
 usage: cargo xtask <verb>
 
-  test                              everything below but bench: what README.md tells you to run
+  test                              everything below but gallery and bench: what README.md tells you to run
   guests [FILTER]                   guests/: native against recorded against replayed
   foreign [FILTER]                  the same for programs that Debian provides
-  determinism [--runs N]            twenty guests and five foreign programs, replayed N times (100)
+  determinism [--runs N]            some guests and foreign programs, replayed N times (100)
   locate [single] [--json] [FILTER] faults put into guests/locate/: how they rank, in tables
+  locate short                      the part of that which `test` runs
+  gallery [NAME]                    bugs that shipped in other people's programs, downloaded and built
   tidy                              layers, file lengths, forbidden words
   bench checkpoints [--json]        what checkpoints cost, and going to any step with them
   bench locate [--json] [FILTER]    replacements per second, time per fault, share of the full search
   bench engine [--json] [--runs N] [FILTER]
                                     CPU and wall time against native and `valgrind --tool=none`
+  bench threads [--json] [--runs N] [FILTER]
+                                    threads: CPU against native on one core and helgrind
 
 WHEREFORE=path uses that binary instead of building this one.";
 
@@ -63,6 +68,7 @@ fn run() -> Result<bool> {
         "foreign" => foreign::run(&rest),
         "locate" => locate::run(&rest),
         "determinism" => determinism::run(&rest),
+        "gallery" => gallery::run(&rest),
         "tidy" => tidy::run(),
         "bench" => bench::run(&rest),
         "" | "help" | "-h" | "--help" => {

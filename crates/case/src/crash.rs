@@ -8,6 +8,7 @@ use crate::access;
 use crate::frames;
 use crate::moment::Moment;
 use crate::position::{self, Position, decode};
+use crate::threads;
 
 /// How a guest came to die of a signal.
 #[derive(Clone, Debug, Serialize)]
@@ -56,7 +57,7 @@ pub(crate) fn report(recording: &str, crash: &guest::Crash<'_>) -> CrashReport {
     let sent = (si_code <= 0).then(|| Sent { by_pid: word(16) });
 
     let jump = jump(&m, crash.branched_from);
-    let (position, cause) = match &jump {
+    let (mut position, cause) = match &jump {
         Some(j) => (
             position::at(&m, &j.before, j.scan_from),
             Some(j.sentence(&m)),
@@ -68,6 +69,8 @@ pub(crate) fn report(recording: &str, crash: &guest::Crash<'_>) -> CrashReport {
             (position, cause)
         }
     };
+    position.thread = threads::label_of(&crash.threads, crash.thread);
+    position.threads = threads::others(&m, &crash.threads, crash.thread);
     use abi::signal;
     CrashReport {
         recording: recording.to_owned(),

@@ -19,6 +19,8 @@ pub enum Error {
     NameTaken(String),
     /// The recording is still being made by this process.
     Running { name: String, pid: i32 },
+    /// A list of switches that cannot be read, with all that is wrong with it.
+    Schedule { file: PathBuf, wrong: Vec<String> },
     /// A step that the recording does not have.
     NoSuchStep { step: u64, steps: u64 },
     /// A suite of tests that cannot be used.
@@ -79,6 +81,7 @@ impl Error {
                 | Error::NoState { .. }
                 | Error::NoSuchPlace(_)
                 | Error::Request(_)
+                | Error::Schedule { .. }
         )
     }
 }
@@ -115,6 +118,10 @@ impl fmt::Display for Error {
                 f,
                 "`{name}` is still being recorded by process {pid}; wait for it to end"
             ),
+            Error::Schedule { file, wrong } => {
+                write!(f, "cannot use the schedule {}", file.display())?;
+                wrong.iter().try_for_each(|w| write!(f, "\n  {w}"))
+            }
             Error::NoSuchStep { step, steps } => write!(
                 f,
                 "there is no step {step}: the recording ends at step {steps}"

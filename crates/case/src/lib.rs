@@ -7,10 +7,12 @@
 #![forbid(unsafe_code)]
 
 mod access;
+mod chaos;
 mod cost;
 mod crash;
 mod error;
 mod frames;
+mod history;
 mod info;
 mod locate;
 mod meta;
@@ -21,18 +23,22 @@ mod program;
 mod remove;
 mod replay;
 mod run;
+mod schedule;
 mod set;
 mod slice;
 mod store;
+mod threads;
 mod trace;
 
 pub use ::locate::faults::Recompute;
 pub use ::locate::rank::Formula;
 pub use ::locate::{Reduction, Tally, When};
+pub use chaos::{ChaosAudience, ChaosReport, ChaosRequest, Ending, Failure};
 pub use cost::Cost;
 pub use crash::{CrashReport, Sent, SignalName};
 pub use error::Error;
 pub use frames::{Excerpt, Frame, FrameList, Parameter, SourceLine};
+pub use history::{HistoryReport, PastWrite, RanLine, SourceReport, ValueReport, ValueRequest};
 pub use info::{InfoReport, ListReport, RecordingInfo, StoredFile};
 pub use locate::{
     Compare, Content, Evidence, Expected, LocateAudience, LocateReport, LocateRequest, Method,
@@ -44,12 +50,14 @@ pub use point::Point;
 pub use position::{Instruction, Position};
 pub use remove::RemoveReport;
 pub use replay::{Audience, Edited, ReplayEnd, ReplayReport, ReplayRequest, Stream};
-pub use run::{RunReport, RunRequest};
+pub use run::{RunReport, RunRequest, Stuck};
+pub use schedule::{ScheduleReport, Switch};
 pub use set::SetRequest;
 pub use slice::{
     About, Dependence, Instance, SliceFigures, SliceReport, SliceRequest, SourcePlace, Statement,
 };
 pub use store::{RecordingName, default_folder};
+pub use threads::{DeadlockReport, ThreadInfo, ThreadLabel, ThreadReport, Wait};
 
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -69,9 +77,29 @@ impl Case {
         }
     }
 
-    /// Runs a program and records it.
-    pub fn run(&self, request: &RunRequest) -> Result<RunReport, Error> {
-        run::run(&self.store, request)
+    /// Runs a program and records it. `stuck` is told when no thread can run but a signal might
+    /// help.
+    pub fn run(&self, request: &RunRequest, stuck: Stuck) -> Result<RunReport, Error> {
+        run::run(
+            &self.store,
+            request,
+            &run::Surroundings::default(),
+            Some(stuck),
+        )
+    }
+
+    /// Runs a program many times under hostile schedules, until it fails.
+    pub fn chaos(
+        &self,
+        request: &ChaosRequest,
+        audience: &dyn ChaosAudience,
+    ) -> Result<ChaosReport, Error> {
+        chaos::chaos(&self.store, request, audience)
+    }
+
+    /// The changes of turn in a recording; the latest if none is named.
+    pub fn schedule(&self, name: Option<&str>) -> Result<ScheduleReport, Error> {
+        schedule::schedule(&self.store, name)
     }
 
     /// Runs a recording again.
@@ -101,6 +129,33 @@ impl Case {
         audience: Rc<dyn Audience>,
     ) -> Result<SliceReport, Error> {
         slice::slice(&self.store, request, &audience)
+    }
+
+    /// The value of an expression at a place in the run.
+    pub fn value(
+        &self,
+        request: &ValueRequest,
+        audience: Rc<dyn Audience>,
+    ) -> Result<ValueReport, Error> {
+        history::value(&self.store, request, &audience)
+    }
+
+    /// Who wrote a variable, the latest first.
+    pub fn history(
+        &self,
+        request: &ValueRequest,
+        audience: Rc<dyn Audience>,
+    ) -> Result<HistoryReport, Error> {
+        history::history(&self.store, request, &audience)
+    }
+
+    /// Which lines of the user's source ran, and how often.
+    pub fn source(
+        &self,
+        recording: Option<&str>,
+        audience: Rc<dyn Audience>,
+    ) -> Result<SourceReport, Error> {
+        history::source(&self.store, recording, &audience)
     }
 
     /// All recordings, the oldest first.

@@ -12,9 +12,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::Error;
 use crate::cost::Cost;
+use crate::threads::ThreadInfo;
 
 /// Version of the format of `meta.json`.
-pub(crate) const FORMAT: u32 = 1;
+pub(crate) const FORMAT: u32 = 2;
 const LARGEST: u64 = 64 << 20;
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -33,6 +34,10 @@ pub struct Meta {
     pub figures: Option<Figures>,
     pub cost: Option<Cost>,
     pub notes: Vec<String>,
+    /// Those of the last image, in the order of creation.
+    pub threads: Vec<ThreadInfo>,
+    /// The seed of its schedule.
+    pub seed: u64,
     /// Stored files and what the guest knew them as.
     pub files: Vec<(String, String)>,
     /// The suite of tests that `locate` made it for.
@@ -55,6 +60,8 @@ pub enum Ended {
     Killed {
         signal: i32,
     },
+    /// No thread could run, and none waited for anything outside: it was ended.
+    Deadlocked,
     /// The tool had to give up.
     Failed {
         why: String,
@@ -101,6 +108,7 @@ impl From<guest::End> for Ended {
         match end {
             guest::End::Exited(status) => Ended::Exited { status },
             guest::End::Killed(signal) => Ended::Killed { signal },
+            guest::End::Deadlocked => Ended::Deadlocked,
         }
     }
 }

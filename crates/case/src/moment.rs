@@ -36,29 +36,6 @@ impl Memory for Guest<'_> {
     }
 }
 
-/// The guest's address space in the words of `image`; stored copies stand for the guest's files.
-pub(crate) fn image_mappings(
-    mappings: &[guest::Mapping],
-    stored: &HashMap<PathBuf, PathBuf>,
-) -> Vec<image::Mapping> {
-    let mapping = |m: &guest::Mapping| image::Mapping {
-        start: m.start,
-        end: m.end,
-        offset: m.offset,
-        executable: m.protection.execute,
-        name: stored.get(&m.name).unwrap_or(&m.name).clone(),
-        file: m.name.clone(),
-    };
-    mappings.iter().map(mapping).collect()
-}
-
-/// The files behind the mappings.
-pub(crate) fn load(mappings: &[guest::Mapping], stored: &HashMap<PathBuf, PathBuf>) -> Program {
-    let mut program = Program::new();
-    program.load(&image_mappings(mappings, stored));
-    program
-}
-
 impl<'a> Moment<'a> {
     pub(crate) fn new(
         step: u64,
@@ -67,12 +44,11 @@ impl<'a> Moment<'a> {
         stored: &'a HashMap<PathBuf, PathBuf>,
         read: Read<'a>,
     ) -> Self {
-        let program = load(mappings, stored);
         Moment {
             step,
             regs,
             mappings,
-            program,
+            program: program(mappings, stored),
             memory: Reader(read),
             stored,
         }
@@ -115,28 +91,49 @@ impl<'a> Moment<'a> {
     }
 
     pub(crate) fn registers(&self) -> Registers {
-        let r = &self.regs;
-        Registers {
-            rax: r.rax,
-            rdx: r.rdx,
-            rcx: r.rcx,
-            rbx: r.rbx,
-            rsi: r.rsi,
-            rdi: r.rdi,
-            rbp: r.rbp,
-            rsp: r.rsp,
-            r8: r.r8,
-            r9: r.r9,
-            r10: r.r10,
-            r11: r.r11,
-            r12: r.r12,
-            r13: r.r13,
-            r14: r.r14,
-            r15: r.r15,
-            rip: r.rip,
-            rflags: r.eflags,
-            fs_base: Some(r.fs_base),
-            xmm: None,
-        }
+        registers(&self.regs)
+    }
+}
+
+/// What the mapped files say.
+pub(crate) fn program(mappings: &[guest::Mapping], stored: &HashMap<PathBuf, PathBuf>) -> Program {
+    let list: Vec<image::Mapping> = mappings
+        .iter()
+        .map(|m| image::Mapping {
+            start: m.start,
+            end: m.end,
+            offset: m.offset,
+            executable: m.protection.execute,
+            name: stored.get(&m.name).unwrap_or(&m.name).clone(),
+            file: m.name.clone(),
+        })
+        .collect();
+    let mut program = Program::new();
+    program.load(&list);
+    program
+}
+
+pub(crate) fn registers(r: &guest::UserRegs) -> Registers {
+    Registers {
+        rax: r.rax,
+        rdx: r.rdx,
+        rcx: r.rcx,
+        rbx: r.rbx,
+        rsi: r.rsi,
+        rdi: r.rdi,
+        rbp: r.rbp,
+        rsp: r.rsp,
+        r8: r.r8,
+        r9: r.r9,
+        r10: r.r10,
+        r11: r.r11,
+        r12: r.r12,
+        r13: r.r13,
+        r14: r.r14,
+        r15: r.r15,
+        rip: r.rip,
+        rflags: r.eflags,
+        fs_base: Some(r.fs_base),
+        xmm: None,
     }
 }

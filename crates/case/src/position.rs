@@ -7,6 +7,7 @@ use serde::Serialize;
 use crate::access;
 use crate::frames::{self, Excerpt, FrameList};
 use crate::moment::Moment;
+use crate::threads::{ThreadLabel, ThreadReport};
 
 /// A place in the run and on the call stack.
 #[derive(Clone, Debug, Serialize)]
@@ -16,7 +17,11 @@ pub struct Position {
     pub pc: u64,
     /// The instruction that is next, or whose execution failed.
     pub instruction: Option<Instruction>,
+    /// Which thread, if the guest has several.
+    pub thread: Option<ThreadLabel>,
     pub stack: FrameList,
+    /// The other threads.
+    pub threads: Vec<ThreadReport>,
     pub excerpt: Option<Excerpt>,
 }
 
@@ -42,6 +47,8 @@ pub(crate) fn at(m: &Moment<'_>, registers: &Registers, scan_from: Option<u64>) 
         step: m.step,
         pc: registers.rip,
         instruction: instruction(m, registers),
+        thread: None,
+        threads: Vec::new(),
         excerpt: frames::excerpt(m, &stack),
         stack,
     }

@@ -16,6 +16,7 @@ use crate::moment::Moment;
 use crate::position::{self, Position};
 use crate::set::{self, SetRequest};
 use crate::store::{RecordingName, Store};
+use crate::threads::{self, DeadlockReport};
 
 /// Steps between two words on the progress.
 const STRIDE: u64 = 100_000_000;
@@ -37,6 +38,8 @@ pub struct ReplayReport {
     pub figures: Figures,
     pub cost: Cost,
     pub crash: Option<CrashReport>,
+    /// There if no thread could run any more.
+    pub deadlock: Option<DeadlockReport>,
     /// There if something was changed.
     pub edited: Option<Edited>,
 }
@@ -135,6 +138,14 @@ pub(crate) fn replay(
             *reporting.borrow_mut() = begun.elapsed();
         }
     });
+    let deadlock: Rc<RefCell<Option<DeadlockReport>>> = Rc::default();
+    replay.on_deadlock({
+        let (deadlock, name) = (deadlock.clone(), name.clone());
+        move |d| {
+            *deadlock.borrow_mut() = Some(threads::deadlock(&name, d));
+            true
+        }
+    });
     clock.started();
     for set in &request.set {
         set::make(&mut replay, &name, set)?;
@@ -186,6 +197,7 @@ pub(crate) fn replay(
         figures,
         cost: clock.stop(),
         crash: crash.take(),
+        deadlock: deadlock.take(),
     })
 }
 
@@ -212,5 +224,10 @@ fn stand(replay: &mut guest::Replay) -> Result<Position, guest::Error> {
     let step = replay.step()?;
     let read = |addr: u64, buf: &mut [u8]| replay.read(addr, buf);
     let m = Moment::new(step, replay.regs(), &mappings, replay.names(), &read);
-    Ok(position::here(&m))
+    let views = replay.threads();
+    Ok(Position {
+        thread: threads::label_of(&views, replay.thread()),
+        threads: threads::others(&m, &views, replay.thread()),
+        ..position::here(&m)
+    })
 }

@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::ffi::OsString;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -15,7 +16,9 @@ use crate::cost::{Clock, Cost};
 use crate::crash::{self, CrashReport};
 use crate::meta::{self, Ended, Figures, Meta};
 use crate::program;
+use crate::schedule;
 use crate::store::{RecordingName, Store};
+use crate::threads::{self, DeadlockReport, ThreadInfo};
 
 #[derive(Clone, Debug)]
 pub struct RunRequest {
@@ -25,6 +28,23 @@ pub struct RunRequest {
     pub args: Vec<OsString>,
     /// What to call the recording; named after the program if absent.
     pub name: Option<String>,
+    /// How threads take turns: 0 is evenly.
+    pub seed: u64,
+    /// A list of switches to follow.
+    pub schedule: Option<PathBuf>,
+    /// Hostile turns between these steps; see [`ChaosRequest`](crate::ChaosRequest).
+    pub chaos: Option<(u64, u64)>,
+}
+
+/// Told of a guest in which no thread can run, though a signal might help.
+pub type Stuck = Rc<dyn Fn(&DeadlockReport)>;
+
+/// What a run has that is not the tool's own.
+#[derive(Default)]
+pub(crate) struct Surroundings {
+    pub(crate) streams: [Option<Arc<OwnedFd>>; 3],
+    /// Also one that a signal could end.
+    pub(crate) end_any_deadlock: bool,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -36,16 +56,26 @@ pub struct RunReport {
     pub notes: Vec<String>,
     /// There if the guest died of a signal that it met itself.
     pub crash: Option<CrashReport>,
+    /// There if no thread could run any more.
+    pub deadlock: Option<DeadlockReport>,
 }
 
-pub(crate) fn run(store: &Store, request: &RunRequest) -> Result<RunReport, Error> {
+pub(crate) fn run(
+    store: &Store,
+    request: &RunRequest,
+    surroundings: &Surroundings,
+    stuck: Option<Stuck>,
+) -> Result<RunReport, Error> {
+    let how = turns(request)?;
     let mut clock = Clock::start();
     survive_file_limit();
-    let launch = guest::Launch::new(request.program.clone(), request.args.iter().cloned())
+    let mut launch = guest::Launch::new(request.program.clone(), request.args.iter().cloned())
         .map_err(|e| program::explain(&request.program, &e))?;
+    launch.streams = surroundings.streams.clone();
     let mut place = store.make(&request.program, request.name.as_deref())?;
     let name = place.name.clone();
     let mut meta = describe(&launch);
+    meta.seed = request.seed;
     let unwritable = |e| Error::Folder(place.folder.clone(), e);
     meta.write(&place.folder).map_err(unwritable)?;
 
@@ -69,6 +99,21 @@ pub(crate) fn run(store: &Store, request: &RunRequest) -> Result<RunReport, Erro
             *reporting.borrow_mut() = begun.elapsed();
         }
     });
+    recorder.schedule(&how);
+    let deadlock: Rc<RefCell<Option<DeadlockReport>>> = Rc::default();
+    recorder.on_deadlock({
+        let (deadlock, name) = (deadlock.clone(), name.clone());
+        let end_any = surroundings.end_any_deadlock;
+        move |d| {
+            let report = threads::deadlock(&name, d);
+            let end = end_any || report.handlers.is_empty();
+            match &stuck {
+                Some(stuck) if !end => stuck(&report),
+                _ => *deadlock.borrow_mut() = Some(report),
+            }
+            end
+        }
+    });
     clock.started();
     let result = recorder.run();
     clock.reporting = *reporting.borrow();
@@ -80,6 +125,7 @@ pub(crate) fn run(store: &Store, request: &RunRequest) -> Result<RunReport, Erro
             meta.ended = done.end.into();
             meta.figures = Some(figures.clone());
             meta.notes = done.notes.clone();
+            meta.threads = done.threads.iter().map(ThreadInfo::from).collect();
             meta.files = stored_names(&done.files);
             meta.write(&place.folder)
                 .map_err(|e| Error::Folder(place.folder.clone(), e))?;
@@ -90,6 +136,7 @@ pub(crate) fn run(store: &Store, request: &RunRequest) -> Result<RunReport, Erro
                 cost,
                 notes: done.notes,
                 crash: crash.take(),
+                deadlock: deadlock.take(),
             })
         }
         Err(error) => {
@@ -101,6 +148,26 @@ pub(crate) fn run(store: &Store, request: &RunRequest) -> Result<RunReport, Erro
             Err(Error::Engine { name, error })
         }
     }
+}
+
+/// How threads are to take turns.
+fn turns(request: &RunRequest) -> Result<guest::Schedule, Error> {
+    let lines = match &request.schedule {
+        None => Vec::new(),
+        Some(file) => {
+            let wrong = |wrong| Error::Schedule {
+                file: file.clone(),
+                wrong,
+            };
+            let text = std::fs::read_to_string(file).map_err(|e| wrong(vec![e.to_string()]))?;
+            schedule::parse(&text).map_err(wrong)?
+        }
+    };
+    Ok(guest::Schedule {
+        seed: request.seed,
+        chaos: request.chaos.map(|(from, to)| guest::Chaos { from, to }),
+        lines,
+    })
 }
 
 pub(crate) fn describe(launch: &guest::Launch) -> Meta {
@@ -127,6 +194,8 @@ pub(crate) fn describe(launch: &guest::Launch) -> Meta {
         figures: None,
         cost: None,
         notes: Vec::new(),
+        threads: Vec::new(),
+        seed: 0,
         files: Vec::new(),
         suite: None,
     }

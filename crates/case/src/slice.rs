@@ -7,12 +7,14 @@ use std::time::Instant;
 
 use flow::{Controls, Criterion, Kind, Node, Options, Slicer};
 use iced_x86::{Decoder, DecoderOptions};
-use image::Program;
+use image::cfg::Graphs;
 use image::effects::{Effects, Place, RegRange};
+use image::{Program, ValuePlace};
 use serde::Serialize;
 
 use crate::Error;
 use crate::frames;
+use crate::moment::Guest;
 use crate::point::Point;
 use crate::replay::Audience;
 use crate::store::{RecordingName, Store};
@@ -120,32 +122,33 @@ pub struct Dependence {
 /// Facts for the slicer, from the guest's files.
 pub(crate) struct Facts<'a> {
     pub(crate) program: &'a Program,
+    pub(crate) memory: Guest<'a>,
+    pub(crate) graphs: Graphs,
     pub(crate) library: bool,
 }
 
-impl Facts<'_> {
-    /// Code of the user's: a line of a program or library that is not the system's. Of one without
-    /// debug information every instruction.
-    fn own(&self, pc: u64) -> bool {
-        let modules = self.program.modules();
-        let Some(module) = modules.iter().find(|m| (m.start..m.end).contains(&pc)) else {
-            return false;
-        };
-        if frames::is_system(&module.name) {
-            return false;
-        }
-        let lines = || self.program.locate(pc).iter().any(|p| p.line.is_some());
-        !self.program.has_debug_info(module.start) || lines()
+/// Code of the user's: a line of a program or library that is not the system's. Of one without debug
+/// information every instruction.
+pub(crate) fn is_own(program: &Program, pc: u64) -> bool {
+    let modules = program.modules();
+    let Some(module) = modules.iter().find(|m| (m.start..m.end).contains(&pc)) else {
+        return false;
+    };
+    if frames::is_system(&module.name) {
+        return false;
     }
+    let lines = || program.locate(pc).iter().any(|p| p.line.is_some());
+    !program.has_debug_info(module.start) || lines()
 }
 
 impl Controls for Facts<'_> {
-    fn controllers(&mut self, _pc: u64) -> Vec<u64> {
-        Vec::new()
+    fn controllers(&mut self, pc: u64) -> Vec<u64> {
+        let facts = self.graphs.control(self.program, &self.memory, pc);
+        facts.map(|f| f.controllers).unwrap_or_default()
     }
 
     fn shown(&mut self, pc: u64) -> bool {
-        self.library || self.own(pc)
+        self.library || is_own(self.program, pc)
     }
 }
 
@@ -155,13 +158,15 @@ pub(crate) fn slice(
     audience: &Rc<dyn Audience>,
 ) -> Result<SliceReport, Error> {
     let begun = Instant::now();
-    let traced = Traced::of(store, request.recording.as_deref(), audience)?;
+    let mut traced = Traced::of(store, request.recording.as_deref(), audience)?;
     let replayed = begun.elapsed();
     let begun = Instant::now();
     let point = request.at.clone().unwrap_or(Point::Crash);
-    let (criterion, about) = criterion(&traced, &point, request)?;
+    let (criterion, about) = criterion(&mut traced, &point, request)?;
     let mut facts = Facts {
         program: &traced.program,
+        memory: Guest(&traced.replay),
+        graphs: Graphs::new(),
         library: request.library,
     };
     let options = options(&traced, request)?;
@@ -194,7 +199,7 @@ pub(crate) fn slice(
 
 /// What the slice begins with, and that in words.
 fn criterion(
-    traced: &Traced,
+    traced: &mut Traced,
     point: &Point,
     request: &SliceRequest,
 ) -> Result<(Criterion, Vec<String>), Error> {
@@ -218,8 +223,22 @@ fn criterion(
             c.registers.push(r);
             words.push(name.clone());
         }
-        About::Variable(_) => {
-            return Err(Error::Request("variables cannot be named yet".into()));
+        About::Variable(name) => {
+            traced.go(found)?;
+            let v = traced.evaluate(name)?;
+            for place in v.places {
+                match place {
+                    ValuePlace::Memory { address, len } => c.memory.push((address, len)),
+                    ValuePlace::Register(r) => c.registers.push(r),
+                    ValuePlace::Nowhere { .. } => {}
+                }
+            }
+            if c.memory.is_empty() && c.registers.is_empty() {
+                return Err(Error::Request(format!(
+                    "`{name}` is nowhere here: the compiler has computed it or thrown it away"
+                )));
+            }
+            words.push(name.clone());
         }
         About::Everything => match found {
             Some(e) => {

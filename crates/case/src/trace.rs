@@ -1,6 +1,5 @@
 //! A recording replayed once with the tape on: what ran, and the guest at its end.
 
-use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
@@ -59,7 +58,6 @@ impl Traced {
             .map_err(wrong)?;
         let roll = Roll::new(Codes::default());
         replay.tape(Box::new(roll)).map_err(wrong)?;
-        let program = Rc::new(RefCell::new(Program::new()));
         let steps = meta.figures.as_ref().map(|f| f.steps);
         let end = loop {
             let step = replay.step().map_err(wrong)?;
@@ -75,8 +73,7 @@ impl Traced {
             .downcast::<Roll>()
             .expect("the listener that was given");
         let mappings = replay.mappings().map_err(wrong)?;
-        let list = moment::image_mappings(&mappings, replay.names());
-        program.borrow_mut().load(&list);
+        let program = moment::program(&mappings, replay.names());
         let steps = replay.step().map_err(wrong)?;
         let regs = replay.regs();
         let thread = roll.last_thread();
@@ -84,7 +81,7 @@ impl Traced {
             name,
             replay,
             roll: *roll,
-            program: program.take(),
+            program,
             end,
             steps,
             regs,
@@ -234,7 +231,7 @@ impl Traced {
         let mut found = None;
         match point {
             Point::Crash => match self.end {
-                guest::End::Killed(_) => return Ok(None),
+                guest::End::Killed(_) | guest::End::Deadlocked => return Ok(None),
                 guest::End::Exited(status) => {
                     return Err(Error::NoSuchPlace(format!(
                         "the program did not crash: it exited with status {status}; say where with --at"

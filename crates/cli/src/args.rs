@@ -12,6 +12,7 @@ Examples:
   wherefore replay                          run the latest recording again
   wherefore replay server-3 --to 1234567    stop there and say where that is
   wherefore locate suite.toml               which line makes the tests fail
+  wherefore run --chaos 100 -- ./server     run under hostile schedules until it fails
   wherefore ls                              what has been recorded
   wherefore rm server-0 server-1            give back the space
 
@@ -45,10 +46,18 @@ pub(crate) enum Verb {
     Locate(Box<LocateArgs>),
     /// Show the statements that had to do with a value or a failure
     Slice(SliceArgs),
+    /// Show who wrote a variable, the latest first, with the values
+    Where(WhereArgs),
+    /// Print the value of an expression at a place in the run
+    Value(ValueArgs),
+    /// Show which lines of the source ran, and how often
+    Source(SourceArgs),
     /// List the recordings
     Ls(ListArgs),
     /// Describe a recording
     Info(InfoArgs),
+    /// List when which thread had its turn, as `run --schedule` reads it
+    Schedule(ScheduleArgs),
     /// Remove recordings
     Rm(RemoveArgs),
 }
@@ -101,6 +110,39 @@ pub(crate) struct RunArgs {
     #[arg(long)]
     pub(crate) name: Option<String>,
 
+    /// Show the backtraces of all threads with that of a crash
+    #[arg(long)]
+    pub(crate) all_threads: bool,
+
+    /// Let threads take turns by this seed [default: 0, evenly]
+    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
+    pub(crate) seed: u64,
+
+    /// Let threads take turns as this list says, made by `wherefore schedule` and changed by hand
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["chaos", "seed"])]
+    pub(crate) schedule: Option<PathBuf>,
+
+    /// Run up to N times under hostile schedules, stop at the first failure and keep that
+    #[arg(long, value_name = "N", num_args = 0..=1, default_missing_value = "50", value_parser = runs)]
+    pub(crate) chaos: Option<u32>,
+
+    /// With --chaos: go on after a failure, and count
+    #[arg(long, requires = "chaos")]
+    pub(crate) keep_going: bool,
+
+    /// With --chaos: exit statuses that are no failure [default: 0 and that of the first run]
+    #[arg(
+        long,
+        value_name = "STATUS,...",
+        requires = "chaos",
+        value_delimiter = ','
+    )]
+    pub(crate) expect: Vec<i32>,
+
+    /// With --chaos: other output than that of the first run is a failure
+    #[arg(long, requires = "chaos")]
+    pub(crate) same_output: bool,
+
     /// The program and its arguments
     #[arg(
         required = true,
@@ -125,6 +167,9 @@ pub(crate) struct ReplayArgs {
     /// an address and N counts its executions; PLACE#N+ is after it
     #[arg(long, value_name = "CHANGE")]
     pub(crate) set: Vec<case::SetRequest>,
+    /// Show the backtraces of all threads
+    #[arg(long)]
+    pub(crate) all_threads: bool,
 
     #[command(flatten)]
     pub(crate) telling: Telling,
@@ -364,6 +409,66 @@ pub(crate) struct SliceArgs {
 }
 
 #[derive(Debug, ClapArgs)]
+pub(crate) struct ScheduleArgs {
+    /// The recording [default: the latest]
+    #[arg(value_name = "REC")]
+    pub(crate) recording: Option<String>,
+
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// Write to this file
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+}
+
+/// A recording and an expression: `[REC] EXPR`.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Expression {
+    /// The expression, after the recording if that is not the latest
+    #[arg(value_name = "[REC] EXPR", required = true, num_args = 1..=2)]
+    pub(crate) words: Vec<String>,
+
+    /// Where: `crash`, a step, FILE:LINE[#N] or FUNCTION[#N] (the last time without #N)
+    /// [default: crash]
+    #[arg(long, value_name = "POINT", value_parser = case::Point::parse)]
+    pub(crate) at: Option<case::Point>,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct WhereArgs {
+    #[command(flatten)]
+    pub(crate) what: Expression,
+
+    /// Writers to show
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 10)]
+    pub(crate) number: usize,
+
+    #[command(flatten)]
+    pub(crate) report: Reporting,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct ValueArgs {
+    #[command(flatten)]
+    pub(crate) what: Expression,
+
+    #[command(flatten)]
+    pub(crate) report: Reporting,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct SourceArgs {
+    /// The recording [default: the latest]
+    #[arg(value_name = "REC")]
+    pub(crate) recording: Option<String>,
+
+    #[command(flatten)]
+    pub(crate) report: Reporting,
+}
+
+#[derive(Debug, ClapArgs)]
 pub(crate) struct ListArgs {
     /// Print JSON
     #[arg(long)]
@@ -394,6 +499,13 @@ pub(crate) struct RemoveArgs {
     /// Remove all of them
     #[arg(long)]
     pub(crate) all: bool,
+}
+
+fn runs(text: &str) -> Result<u32, String> {
+    match text.parse() {
+        Ok(n) if n > 0 => Ok(n),
+        _ => Err("a number of runs is wanted here; put `--` before the program".to_owned()),
+    }
 }
 
 /// Steps are printed with commas; they may be typed back that way.

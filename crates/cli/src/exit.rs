@@ -6,6 +6,8 @@ use case::Ended;
 const TROUBLE: i32 = 3;
 /// What was asked for makes no sense or does not exist.
 const REQUEST: i32 = 2;
+/// A fault was found.
+const FAULT: i32 = 1;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exit {
@@ -16,6 +18,7 @@ pub(crate) enum Exit {
 
 impl Exit {
     pub(crate) const OK: Exit = Exit::Status(0);
+    pub(crate) const FAULT: Exit = Exit::Status(FAULT);
 
     pub(crate) fn leave(self) -> ! {
         match self {
@@ -29,6 +32,7 @@ impl Exit {
         match ended {
             Ended::Exited { status } => Exit::Status(*status),
             Ended::Killed { signal } => Exit::Signal(*signal),
+            Ended::Deadlocked => Exit::FAULT,
             _ => Exit::Status(TROUBLE),
         }
     }

@@ -1,10 +1,11 @@
-//! What is shown while a replay runs: the guest's output, and how far it got.
+//! What is shown while a replay runs (the guest's output, and how far it got), and while many runs
+//! are made.
 
 use std::cell::RefCell;
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
-use case::{Audience, Stream};
+use case::{Audience, ChaosAudience, Stream};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 /// Shorter replays show no bar.
@@ -64,5 +65,44 @@ impl Audience for Terminal {
             ProgressBar::with_draw_target(Some(of), ProgressDrawTarget::stderr()).with_style(style)
         });
         bar.set_position(step);
+    }
+}
+
+/// How many runs have been made.
+pub(crate) struct Runs {
+    wanted: bool,
+    bar: RefCell<Option<ProgressBar>>,
+}
+
+impl Runs {
+    pub(crate) fn new(wanted: bool) -> Self {
+        Runs {
+            wanted: wanted && std::io::stderr().is_terminal(),
+            bar: RefCell::default(),
+        }
+    }
+
+    pub(crate) fn clear(&self) {
+        if let Some(bar) = self.bar.borrow_mut().take() {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+impl ChaosAudience for Runs {
+    fn run_ended(&self, run: u32, of: u32, failed: u32) {
+        if !self.wanted {
+            return;
+        }
+        let mut bar = self.bar.borrow_mut();
+        let bar = bar.get_or_insert_with(|| {
+            let style =
+                ProgressStyle::with_template("run {pos} of {len} {wide_bar} {msg}, {eta} left")
+                    .unwrap_or_else(|_| ProgressStyle::default_bar());
+            ProgressBar::with_draw_target(Some(of.into()), ProgressDrawTarget::stderr())
+                .with_style(style)
+        });
+        bar.set_position(run.into());
+        bar.set_message(format!("{failed} failed"));
     }
 }

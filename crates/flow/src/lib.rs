@@ -5,11 +5,13 @@
 
 #![forbid(unsafe_code)]
 
+mod history;
 mod plan;
 mod roll;
 mod slice;
 mod wanted;
 
+pub use history::Write;
 pub use plan::{Plan, Spot, Step, Values};
 pub use roll::{Codes, Execution, Frame, FrameId, Item, Roll, What};
 pub use slice::{Controls, Criterion, Edge, Kind, Node, OUTSIDE, Options, Slicer, Times};

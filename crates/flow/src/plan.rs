@@ -21,6 +21,9 @@ pub struct Step {
     /// Registers it writes, as a [`Mask`].
     pub(crate) writes: Mask,
     pub may_branch: bool,
+    /// Goes to where the program says: perhaps out of the function.
+    pub leaves: bool,
+    pub returns: bool,
 }
 
 /// The memory of one access, as terms of the record.
@@ -248,7 +251,16 @@ impl Step {
             keeps: keeps(&decoded),
             frames: sets_frame(&decoded),
             writes: writes & !mask(effects::RSP),
-            may_branch: matches!(effects.control, Control::Branch(_) | Control::IndirectJump),
+            leaves: matches!(effects.control, Control::Return | Control::IndirectJump),
+            returns: effects.control == Control::Return,
+            // A call decides too: it may throw.
+            may_branch: matches!(
+                effects.control,
+                Control::Branch(_)
+                    | Control::IndirectJump
+                    | Control::Call(_)
+                    | Control::IndirectCall
+            ),
             effects,
         }
     }

@@ -4,10 +4,12 @@
 //! reader's state at the beginning of every few records, expands that many at a time, and so gives
 //! them last to first.
 //!
-//! Following includes the calls: each gets a *frame*, which is over when the stack pointer has
-//! passed the place of its return address. Thus returns, `longjmp` and exceptions need no rules of
-//! their own.
+//! Following includes the calls: each gets a *frame*, which is over when it returns, or when after
+//! an indirect jump the stack pointer has passed the place of its return address. Where that was
+//! `longjmp` or an exception, what is executed next has a frame of its own, which that jump began:
+//! it is the reason why control came there.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
@@ -31,14 +33,13 @@ pub struct Frame {
     pub call: Node,
     /// Where the return address is; the frame is over when the stack is above that.
     slot: u64,
-    signal: bool,
 }
 
 /// The state of a reader between two records.
 #[derive(Clone, Debug)]
 struct Reader {
     step: u64,
-    /// Where the guest stood when the tracer had it last.
+    /// The last instruction executed, or where the guest stood when the tracer had it.
     pc: u64,
     rsp: u64,
     rbp: u64,
@@ -47,6 +48,10 @@ struct Reader {
     frame: FrameId,
     /// Number of the next frame.
     next: u32,
+    /// The last instruction may have left the frame.
+    left: bool,
+    /// And it was a return.
+    returned: bool,
     /// Frames of the threads that do not run.
     others: SmallVec<[(u32, FrameId); 2]>,
 }
@@ -54,8 +59,15 @@ struct Reader {
 /// A place in the roll from which it can be followed.
 struct Mark {
     reader: Reader,
-    at: usize,
-    event: usize,
+    at: u32,
+    event: u32,
+}
+
+/// The tape as it was handed over.
+struct Piece {
+    records: Box<[u8]>,
+    events: Vec<(u32, Event)>,
+    marks: Vec<Mark>,
 }
 
 /// One record or event, as the walk gives it.
@@ -80,7 +92,8 @@ pub struct Execution {
 #[derive(Clone, Copy, Debug)]
 pub enum What {
     Record {
-        at: usize,
+        piece: u32,
+        at: u32,
         shape: u32,
         rsp: u64,
         rbp: u64,
@@ -88,7 +101,10 @@ pub enum What {
         /// Number that the first call in it has.
         first_frame: u32,
     },
-    Event(usize),
+    Event {
+        piece: u32,
+        n: u32,
+    },
 }
 
 /// What is known of taped code, for all rolls of a guest.
@@ -142,12 +158,10 @@ impl Codes {
 /// Tape that is kept.
 pub struct Roll {
     pub codes: Codes,
-    records: Vec<u8>,
-    events: Vec<(usize, Event)>,
+    pieces: Vec<Piece>,
+    bytes: usize,
     frames: Vec<Frame>,
-    marks: Vec<Mark>,
     reader: Reader,
-    since_mark: usize,
     /// How often each shape was gone through.
     pub counts: Vec<u64>,
     first_step: u64,
@@ -158,15 +172,13 @@ impl Roll {
         let counts = vec![0; codes.len()];
         Roll {
             codes,
-            records: Vec::new(),
-            events: Vec::new(),
+            pieces: Vec::new(),
+            bytes: 0,
             frames: vec![Frame {
                 parent: FrameId(0),
                 call: Node { step: 0, pc: 0 },
                 slot: u64::MAX,
-                signal: false,
             }],
-            marks: Vec::new(),
             reader: Reader {
                 step: 0,
                 pc: 0,
@@ -176,9 +188,10 @@ impl Roll {
                 thread: 0,
                 frame: FrameId(0),
                 next: 1,
+                left: false,
+                returned: false,
                 others: SmallVec::new(),
             },
-            since_mark: usize::MAX,
             counts,
             first_step: u64::MAX,
         }
@@ -198,17 +211,35 @@ impl Roll {
         self.reader.step
     }
 
+    /// How often each instruction was executed, by address.
+    pub fn times(&self) -> BTreeMap<u64, u64> {
+        let mut out = BTreeMap::new();
+        for (shape, &n) in self.counts.iter().enumerate().filter(|(_, n)| **n > 0) {
+            for insn in self.codes.shape(shape as u32).insns() {
+                *out.entry(insn.pc).or_default() += n;
+            }
+        }
+        for (_, event) in self.pieces.iter().flat_map(|p| &p.events) {
+            match event {
+                Event::Enter { pc, .. } => *out.entry(*pc).or_default() += 1,
+                Event::Special(insn) => *out.entry(insn.pc).or_default() += 1,
+                _ => {}
+            }
+        }
+        out
+    }
+
     /// The thread that ran last.
     pub fn last_thread(&self) -> u32 {
         self.reader.thread
     }
 
     pub fn bytes(&self) -> usize {
-        self.records.len()
+        self.bytes
     }
 
-    pub fn event(&self, n: usize) -> &Event {
-        &self.events[n].1
+    pub fn event(&self, piece: u32, n: u32) -> &Event {
+        &self.pieces[piece as usize].events[n as usize].1
     }
 
     pub fn frame(&self, f: FrameId) -> Frame {
@@ -219,64 +250,54 @@ impl Roll {
         self.frames.len()
     }
 
-    pub fn values(&self, at: usize, shape: u32, rsp: u64, rbp: u64, fs_base: u64) -> Values<'_> {
-        let len = self.codes.shape(shape).record_len();
-        Values {
-            record: &self.records[at..at + len],
-            rsp,
-            rbp,
-            fs_base,
-        }
+    pub fn values(&self, piece: u32, at: u32) -> &[u8] {
+        &self.pieces[piece as usize].records[at as usize..]
     }
 
-    fn follow(&mut self, from: usize, events: usize) {
+    /// Follows a new piece, and keeps the reader's state on the way.
+    fn follow(&mut self, piece: &mut Piece) {
         let mut reader = self.reader.clone();
-        let (mut at, mut event) = (from, events);
-        let mut records = std::mem::take(&mut self.records);
-        let list = std::mem::take(&mut self.events);
-        let end = records.len();
+        let (mut at, mut event, mut since) = (0, 0, SPACING);
         loop {
-            if self.since_mark >= SPACING {
-                self.since_mark = 0;
-                self.marks.push(Mark {
+            if since >= SPACING {
+                since = 0;
+                piece.marks.push(Mark {
                     reader: reader.clone(),
-                    at,
-                    event,
+                    at: at as u32,
+                    event: event as u32,
                 });
             }
-            self.since_mark += 1;
-            if let Some((n, e)) = list.get(event)
-                && *n <= at
+            since += 1;
+            if let Some((n, e)) = piece.events.get(event)
+                && *n as usize <= at
             {
                 reader.event(e, &mut self.frames);
                 event += 1;
                 continue;
             }
-            if at >= end {
+            let Some(bytes) = piece.records.get(at..).filter(|b| !b.is_empty()) else {
                 break;
-            }
-            let shape = u32::from_le_bytes(records[at..at + 4].try_into().expect("four bytes"));
+            };
+            let shape = u32::from_le_bytes(bytes[..4].try_into().expect("four bytes"));
             self.counts[shape as usize] += 1;
-            at += reader.record(&self.codes, &records[at..], shape, &mut self.frames);
+            at += reader.record(&self.codes, bytes, shape, &mut self.frames);
         }
-        std::mem::swap(&mut self.records, &mut records);
-        self.events = list;
         self.reader = reader;
     }
 
     /// Walks everything from the last to the first.
     pub fn backward(&self, mut f: impl FnMut(&Item) -> bool) {
         let mut items = Vec::new();
-        let (mut end, mut end_event) = (self.records.len(), self.events.len());
-        for mark in self.marks.iter().rev() {
-            items.clear();
-            self.expand(mark, end, end_event, &mut items);
-            for item in items.iter().rev() {
-                if !f(item) {
-                    return;
+        for (p, piece) in self.pieces.iter().enumerate().rev() {
+            for n in (0..piece.marks.len()).rev() {
+                items.clear();
+                self.expand(p, n, &mut items);
+                for item in items.iter().rev() {
+                    if !f(item) {
+                        return;
+                    }
                 }
             }
-            (end, end_event) = (mark.at, mark.event);
         }
     }
 
@@ -288,18 +309,18 @@ impl Roll {
     /// The same from `step` on, or from a little before.
     pub fn forward_from(&self, step: u64, mut f: impl FnMut(&Item) -> bool) {
         let mut items = Vec::new();
-        let first = self.marks.partition_point(|m| m.reader.step <= step);
-        let marks = self.marks.iter().enumerate();
-        for (n, mark) in marks.skip(first.saturating_sub(1)) {
-            let (end, end_event) = match self.marks.get(n + 1) {
-                Some(next) => (next.at, next.event),
-                None => (self.records.len(), self.events.len()),
-            };
-            items.clear();
-            self.expand(mark, end, end_event, &mut items);
-            for item in &items {
-                if !f(item) {
-                    return;
+        let begins = |p: &Piece| p.marks[0].reader.step;
+        let first = self.pieces.partition_point(|p| begins(p) <= step);
+        let first = first.saturating_sub(1);
+        for (p, piece) in self.pieces.iter().enumerate().skip(first) {
+            let from = piece.marks.partition_point(|m| m.reader.step <= step);
+            for n in from.saturating_sub(1)..piece.marks.len() {
+                items.clear();
+                self.expand(p, n, &mut items);
+                for item in &items {
+                    if !f(item) {
+                        return;
+                    }
                 }
             }
         }
@@ -351,7 +372,7 @@ impl Roll {
                         }
                     }
                 }
-                What::Event(n) => match self.event(n) {
+                What::Event { piece, n } => match self.event(piece, n) {
                     Event::Enter { pc, .. } if wanted(*pc) => {
                         tell(item.step, *pc, item.frame);
                     }
@@ -365,21 +386,32 @@ impl Roll {
         });
     }
 
-    fn expand(&self, mark: &Mark, end: usize, end_event: usize, items: &mut Vec<Item>) {
+    /// What lies between mark `n` of a piece and the next.
+    fn expand(&self, p: usize, n: usize, items: &mut Vec<Item>) {
+        let piece = &self.pieces[p];
+        let mark = &piece.marks[n];
+        let (end, end_event) = match piece.marks.get(n + 1) {
+            Some(next) => (next.at as usize, next.event as usize),
+            None => (piece.records.len(), piece.events.len()),
+        };
         let mut reader = mark.reader.clone();
-        let (mut at, mut event) = (mark.at, mark.event);
+        let (mut at, mut event) = (mark.at as usize, mark.event as usize);
         let mut frames = Known(&self.frames);
+        let frames = &mut frames;
         loop {
-            if let Some((n, e)) = self.events[..end_event].get(event)
-                && *n <= at
+            if let Some((n, e)) = piece.events[..end_event].get(event)
+                && *n as usize <= at
             {
                 let step = reader.step;
-                reader.event(e, &mut frames);
+                reader.event(e, frames);
                 items.push(Item {
                     step,
                     thread: reader.thread,
                     frame: reader.frame,
-                    what: What::Event(event),
+                    what: What::Event {
+                        piece: p as u32,
+                        n: event as u32,
+                    },
                 });
                 event += 1;
                 continue;
@@ -387,15 +419,16 @@ impl Roll {
             if at >= end {
                 return;
             }
-            let bytes = &self.records[at..];
+            let bytes = &piece.records[at..];
             let shape = u32::from_le_bytes(bytes[..4].try_into().expect("four bytes"));
-            reader.pop(&frames);
+            reader.pop(frames);
             items.push(Item {
                 step: reader.step,
                 thread: reader.thread,
                 frame: reader.frame,
                 what: What::Record {
-                    at,
+                    piece: p as u32,
+                    at: at as u32,
                     shape,
                     rsp: reader.rsp,
                     rbp: reader.rbp,
@@ -403,7 +436,7 @@ impl Roll {
                     first_frame: reader.next,
                 },
             });
-            at += reader.record(&self.codes, bytes, shape, &mut frames);
+            at += reader.record(&self.codes, bytes, shape, frames);
         }
     }
 }
@@ -436,22 +469,40 @@ impl Frames for Known<'_> {
 impl Reader {
     /// Leaves the frames that are over.
     #[inline]
-    fn pop(&mut self, frames: &impl Frames) {
-        loop {
-            let frame = frames.get(self.frame);
-            if self.rsp <= frame.slot {
-                return;
-            }
-            self.frame = frame.parent;
+    fn pop(&mut self, frames: &mut impl Frames) {
+        if !std::mem::take(&mut self.left) {
+            return;
         }
+        let frame = frames.get(self.frame);
+        if self.rsp <= frame.slot {
+            return;
+        }
+        if self.returned && self.rsp == frame.slot + 8 {
+            self.frame = frame.parent;
+            return;
+        }
+        self.leap(frames);
     }
 
-    fn push(&mut self, call: Node, slot: u64, signal: bool, frames: &mut impl Frames) {
+    /// Leaves all frames that are over, otherwise than by returning from them.
+    #[cold]
+    fn leap(&mut self, frames: &mut impl Frames) {
+        while self.rsp > frames.get(self.frame).slot {
+            self.frame = frames.get(self.frame).parent;
+        }
+        let slot = frames.get(self.frame).slot;
+        let by = Node {
+            step: self.step - 1,
+            pc: self.pc,
+        };
+        self.push(by, slot, frames);
+    }
+
+    fn push(&mut self, call: Node, slot: u64, frames: &mut impl Frames) {
         let frame = Frame {
             parent: self.frame,
             call,
             slot,
-            signal,
         };
         frames.make(self.next, frame);
         self.frame = FrameId(self.next);
@@ -481,12 +532,18 @@ impl Reader {
                     step: self.step + u64::from(i),
                     pc: plan.steps[i as usize].pc,
                 };
-                self.push(call, values.get(slot), false, frames);
+                self.push(call, values.get(slot), frames);
             }
         }
         let (rsp, rbp) = (s.rsp.map(|t| values.get(t)), s.rbp.map(|t| values.get(t)));
         (self.rsp, self.rbp) = (rsp.unwrap_or(self.rsp), rbp.unwrap_or(self.rbp));
         self.step += u64::from(s.executed);
+        let last = plan.steps[..s.executed as usize].last();
+        if let Some(last) = last {
+            self.left = last.leaves;
+            self.returned = last.returns;
+            self.pc = last.pc;
+        }
         s.record_len()
     }
 
@@ -507,24 +564,16 @@ impl Reader {
                     self.thread = *thread;
                 }
                 (self.rsp, self.rbp, self.fs_base) = (*rsp, *rbp, *fs_base);
-                self.pc = *pc;
-                self.pop(frames);
+                if !self.left {
+                    self.pc = *pc;
+                }
             }
             Event::Signal { frame, .. } => {
                 let here = Node {
                     step: self.step,
                     pc: self.pc,
                 };
-                self.push(here, frame.addr, true, frames);
-            }
-            Event::Leave { nr: 15, .. } => {
-                while self.frame != FrameId(0) {
-                    let frame = frames.get(self.frame);
-                    self.frame = frame.parent;
-                    if frame.signal {
-                        break;
-                    }
-                }
+                self.push(here, frame.addr, frames);
             }
             Event::Exec => self.frame = FrameId(0),
             _ => {}
@@ -545,14 +594,14 @@ impl Listener for Roll {
         debug_assert_eq!(self.reader.step, part.step, "no step is missing");
         self.codes.add(part.shapes);
         self.counts.resize(self.codes.len(), 0);
-        let (at, events) = (self.records.len(), self.events.len());
-        self.records.extend_from_slice(part.records);
-        let shifted = part
-            .events
-            .iter()
-            .map(|(n, e)| (at + *n as usize, e.clone()));
-        self.events.extend(shifted);
-        self.follow(at, events);
+        let mut piece = Piece {
+            records: part.records.into(),
+            events: part.events.to_vec(),
+            marks: Vec::with_capacity(part.records.len() / 1024 + 1),
+        };
+        self.bytes += part.records.len();
+        self.follow(&mut piece);
+        self.pieces.push(piece);
     }
 
     fn into_any(self: Box<Self>) -> Box<dyn std::any::Any> {

@@ -121,6 +121,8 @@ pub struct Slicer<'a> {
     /// Edges that were found, kept or not.
     pub edge_count: u64,
     taken: Taken,
+    /// The frame of the record after the one at hand, and its thread.
+    later: Option<(u32, FrameId)>,
     started: bool,
     scratch: Vec<(u64, u64)>,
 }
@@ -170,6 +172,7 @@ impl<'a> Slicer<'a> {
             edges: Vec::new(),
             edge_count: 0,
             taken: Vec::new(),
+            later: None,
             started: false,
             scratch: Vec::new(),
         }
@@ -250,13 +253,14 @@ impl<'a> Slicer<'a> {
             return;
         }
         match item.what {
-            What::Event(n) => {
+            What::Event { piece, n } => {
                 if !self.started {
                     self.start(roll, item.frame);
                 }
-                self.event(roll, roll.event(n), item);
+                self.event(roll, roll.event(piece, n), item);
             }
             What::Record {
+                piece,
                 at,
                 shape,
                 rsp,
@@ -266,13 +270,33 @@ impl<'a> Slicer<'a> {
             } => {
                 let plan = roll.codes.plan(shape);
                 let executed = roll.codes.shape(shape).executed as usize;
-                let values = roll.values(at, shape, rsp, rbp, fs_base);
+                let values = Values {
+                    record: roll.values(piece, at),
+                    rsp,
+                    rbp,
+                    fs_base,
+                };
                 let whole = item.step + executed as u64 <= self.criterion.step;
                 if !self.started {
                     let n = (self.criterion.step - item.step).min(executed as u64) as usize;
                     self.start(roll, plan.frame_at(n, item.frame, first_frame));
                 }
-                if whole && !self.interesting(plan, executed, &values, item, first_frame) {
+                // A jump out of a function begins the frame in which it arrives.
+                let later = self.later.replace((item.thread, item.frame));
+                let arrived = later.filter(|(thread, f)| {
+                    let by = roll.frame(*f).call;
+                    *thread == item.thread
+                        && executed > 0
+                        && plan.steps[executed - 1].leaves
+                        && by.step == item.step + executed as u64 - 1
+                        && by.pc == plan.steps[executed - 1].pc
+                });
+                let arrived = arrived.map(|a| a.1);
+                let asked = |f| self.pending.asked.contains_key(&(f, ENTRY));
+                if whole
+                    && !arrived.is_some_and(asked)
+                    && !self.interesting(plan, executed, &values, item, first_frame)
+                {
                     return;
                 }
                 for i in (0..executed).rev() {
@@ -281,6 +305,7 @@ impl<'a> Slicer<'a> {
                         let frame = plan.frame_at(i, item.frame, first_frame);
                         let call = plan.calls.iter().position(|(n, _)| *n as usize == i);
                         let callee = call.map(|c| FrameId(first_frame + c as u32));
+                        let callee = callee.or(arrived.filter(|_| i + 1 == executed));
                         let here = Here {
                             roll,
                             thread: item.thread,

@@ -19,6 +19,7 @@ use crate::maps::{Maps, Protection};
 use crate::memory::Memory;
 use crate::ptrace::{Resume, Tracee, UserRegs, Wait};
 use crate::signals::{Disposition, Dispositions, LastFault};
+use crate::sites::Hunt;
 use crate::threads::Threads;
 use crate::translate::{Fetch, MAX_INSNS, MAX_OBSERVED, Point, Request, decode, translate};
 use crate::{Error, Stats};
@@ -33,6 +34,9 @@ const NO_LIMIT: u64 = 1 << 60;
 
 /// Bytes of the lanes and the base behind them.
 const COUNTERS: usize = 8 * slot::LANES as usize + 8;
+
+/// The least share of the budget that a lane has: one part in so many.
+const LEAST_SHARE: u64 = 64;
 
 /// Steps before a goal from which on it is approached one run at a time.
 const NEAR: u64 = 4 * MAX_INSNS as u64;
@@ -125,6 +129,12 @@ pub(crate) struct Engine {
     pub(crate) stats: Stats,
     pub(crate) dispositions: Dispositions,
     pub(crate) threads: Threads,
+    /// Instructions that the scheduler is interested in, while recording.
+    pub(crate) hunt: Option<Hunt>,
+    /// What each lane of the step counter was given, and how much of it was used the last time
+    /// that one ran out.
+    shares: [u64; slot::LANES as usize],
+    used: [u64; slot::LANES as usize],
     /// The alternate signal stack of the current thread, as a replay last set it.
     pub(crate) altstack: [u8; 24],
     /// The last fault of the current thread that its handler was told of.
@@ -251,7 +261,10 @@ impl Engine {
             observed: Vec::new(),
             stats: Stats::default(),
             dispositions: Dispositions::inherited(tracee.0),
-            threads: Threads::new(),
+            threads: Threads::new(tracee.0, 0),
+            hunt: None,
+            shares: [1; slot::LANES as usize],
+            used: [1; slot::LANES as usize],
             altstack: DISABLED_STACK,
             last_fault: LastFault::default(),
             epoch: 0,
@@ -350,19 +363,44 @@ impl Engine {
     }
 
     /// Sets the step count, and how many steps may pass before the guest stops. It stops earlier
-    /// when one of the lanes has used up its share: after a quarter of the budget at the earliest.
+    /// when one of the lanes has used up its share. The shares are as the lanes were used last, so
+    /// that this is seldom much earlier, also in a loop that uses one lane only.
     fn set_step(&mut self, step: u64, budget: u64) -> Result<(), Error> {
-        let share = (budget / u64::from(slot::LANES)).max(1);
+        let used: u64 = self.used.iter().sum();
+        // Every lane has some, or its first use would be a stop.
+        let floor = budget / LEAST_SHARE;
+        let rest = budget - floor * u64::from(slot::LANES);
         let mut b = [0; COUNTERS];
         let (lanes, base) = b.split_at_mut(COUNTERS - 8);
-        for lane in lanes.chunks_exact_mut(8) {
+        let mut sum = 0u64;
+        for ((lane, share), used_here) in lanes
+            .chunks_exact_mut(8)
+            .zip(&mut self.shares)
+            .zip(self.used)
+        {
+            let part = u128::from(rest) * u128::from(used_here) / u128::from(used.max(1));
+            *share = (floor + part as u64).max(1);
+            sum = sum.wrapping_add(*share);
             lane.copy_from_slice(&share.wrapping_neg().to_le_bytes());
         }
-        let sum = share.wrapping_mul(u64::from(slot::LANES));
         base.copy_from_slice(&step.wrapping_add(sum).to_le_bytes());
         self.memory
             .write(self.page + u64::from(slot::COUNT), &b)
             .map_err(|_| Error::Lost)
+    }
+
+    /// Looks how much of each lane's share was used, for the next time.
+    fn note_use(&mut self) -> Result<(), Error> {
+        let mut b = [0; COUNTERS];
+        self.memory
+            .read_exact(self.page + u64::from(slot::COUNT), &mut b)
+            .map_err(|_| Error::Lost)?;
+        for ((used, lane), share) in self.used.iter_mut().zip(b.chunks_exact(8)).zip(self.shares) {
+            let left = u64::from_le_bytes(lane.try_into().expect("eight bytes")).wrapping_neg();
+            // A lane that ran out is at, or a block beyond, zero.
+            *used = 1 + if left > share { share } else { share - left };
+        }
+        Ok(())
     }
 
     pub(crate) fn reset_step(&mut self, step: u64) -> Result<(), Error> {

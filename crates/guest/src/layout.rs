@@ -108,6 +108,8 @@ pub(crate) mod slot {
     /// Where the next record of an observed run goes, and room for its memory operand.
     pub(crate) const OBSERVE_AT: u32 = 0xc8;
     pub(crate) const OBSERVED: u32 = 0xd0;
+    /// A word that is always zero: sleeping threads wait on it in the kernel.
+    pub(crate) const NOBODY: u32 = 0xc0;
     /// Countdown of each armed stop.
     pub(crate) const STOPS: u32 = 0x1000;
     pub(crate) const MAX_STOPS: u32 = 512;

@@ -164,6 +164,11 @@ impl Tracee {
         self.request(libc::PTRACE_SINGLESTEP, 0, 0).map(drop)
     }
 
+    /// Stops the thread wherever it is; a system call that it sleeps in is cut short.
+    pub(crate) fn interrupt(self) -> Result<(), Error> {
+        self.request(libc::PTRACE_INTERRUPT, 0, 0).map(drop)
+    }
+
     pub(crate) fn detach(self) -> Result<(), Error> {
         self.request(libc::PTRACE_DETACH, 0, 0).map(drop)
     }
@@ -225,6 +230,29 @@ impl Tracee {
             dying.retain(|t| !t.is_gone());
         });
     }
+}
+
+/// Kills a process that we started, without waiting for its end.
+pub(crate) fn send_kill(tracee: Tracee) {
+    if !tracee.is_gone() {
+        // SAFETY: as for `kill`.
+        unsafe { libc::kill(tracee.0, libc::SIGKILL) };
+    }
+}
+
+/// Where the thread keeps the list of the robust locks that it holds.
+pub(crate) fn robust_list(tracee: Tracee) -> Option<u64> {
+    let (mut head, mut len) = (0u64, 0usize);
+    // SAFETY: both results are live values of the size that the kernel writes.
+    let r = unsafe {
+        libc::syscall(
+            libc::SYS_get_robust_list,
+            tracee.0,
+            &raw mut head,
+            &raw mut len,
+        )
+    };
+    (r == 0 && head != 0).then_some(head)
 }
 
 /// Waits for all that were killed on this thread.

@@ -9,15 +9,17 @@ use crate::files::Files;
 use crate::launch::{self, Launch};
 use crate::layout::slot;
 use crate::outside::Outside;
+use crate::policy::{Policy, Schedule, Why};
 use crate::process::Outcome;
 use crate::ptrace::{Resume, Tracee, Wait, wait_for};
 use crate::recording::{CallEffects, Event, FileRef, Kind, Writer};
-use crate::report::OnCrash;
-use crate::schedule::{QUANTUM, Waiting};
+use crate::report::{Deadlock, OnCrash, OnDeadlock};
+use crate::schedule::Waiting;
 use crate::shared::segment;
 use crate::signals::Disposition;
+use crate::sites::{Hunt, Sites};
 use crate::start::{self, recording_class};
-use crate::threads::ThreadId;
+use crate::threads::{About, ThreadId};
 use crate::{Crash, End, Error, Stats, special};
 
 mod calls;
@@ -29,6 +31,8 @@ pub struct Recorded {
     pub end: End,
     pub stats: Stats,
     pub notes: Vec<String>,
+    /// The threads of the guest's last image.
+    pub threads: Vec<About>,
     /// What the guest knew stored files as, by the path of the copy.
     pub files: std::collections::HashMap<PathBuf, PathBuf>,
 }
@@ -55,6 +59,18 @@ pub struct Recorder {
     pub(crate) turn_step: u64,
     /// The step at which the present turn is over.
     pub(crate) turn_until: u64,
+    /// The step at which it began.
+    pub(crate) turn_began: u64,
+    pub(crate) policy: Policy,
+    pub(crate) sites: Sites,
+    /// Counts those that came to sleep on futexes.
+    pub(crate) sleepers: u64,
+    /// A call may have woken a thread that waits in the kernel.
+    pub(crate) stirred: bool,
+    /// The guest has set a timer that raises a signal.
+    pub(crate) alarms: bool,
+    pub(crate) told_deadlock: bool,
+    pub(crate) on_deadlock: Option<OnDeadlock>,
     /// The step at which the guest is looked at next, so that one that is killed has a step to end at.
     beat: u64,
     /// What the guest believes of its CPUs.
@@ -99,7 +115,8 @@ impl Recorder {
         crate::interrupts::guest(tracee.0);
         let mut files = Files::of(folder);
         let mut writer = Writer::create(&folder.join("events"))?;
-        let (engine, names) = Self::image(tracee, &mut files, &mut writer, 0)?;
+        let (mut engine, names) = Self::image(tracee, &mut files, &mut writer, 0)?;
+        engine.hunt = Some(Hunt::default());
         let on_crash = None;
         Ok(Recorder {
             engine,
@@ -114,11 +131,32 @@ impl Recorder {
             leader: tracee.0,
             turn_step: 0,
             turn_until: 0,
+            turn_began: 0,
+            policy: Policy::new(&Schedule::default()),
+            sites: Sites::default(),
+            sleepers: 0,
+            stirred: false,
+            alarms: false,
+            told_deadlock: false,
+            on_deadlock: None,
             beat: HEARTBEAT,
             affinity,
             on_crash,
             over: false,
         })
+    }
+
+    /// Chooses how threads take turns.
+    pub fn schedule(&mut self, schedule: &Schedule) {
+        self.policy = Policy::new(schedule);
+        let (atomics, accesses) = self.policy.wants();
+        self.engine.hunt = Some(Hunt::for_sites(atomics, accesses));
+    }
+
+    /// `f` is called when no thread can run and none waits for anything outside, and says whether
+    /// the guest is to be ended. Without it, it is if not even a signal handler could help.
+    pub fn on_deadlock(&mut self, f: impl FnMut(&Deadlock<'_>) -> bool + 'static) {
+        self.on_deadlock = Some(Box::new(f));
     }
 
     /// `f` is called when the guest is about to die of a signal, while it can still be looked at.
@@ -154,6 +192,7 @@ impl Recorder {
         match end {
             Ok(end) => {
                 let step = self.engine.stats.steps;
+                self.account(self.engine.threads.current, step);
                 self.writer.event(&Event::new(
                     Kind::End,
                     0,
@@ -168,11 +207,12 @@ impl Recorder {
                     end,
                     stats: self.engine.stats.clone(),
                     notes: std::mem::take(&mut self.notes),
+                    threads: self.engine.threads.about.values().cloned().collect(),
                     files: std::mem::take(&mut self.names),
                 })
             }
             Err(e) => {
-                self.engine.tracee.kill();
+                let _ = self.kill_all();
                 // What was recorded so far stays readable.
                 let _ = self.writer.finish();
                 Err(e)
@@ -186,7 +226,12 @@ impl Recorder {
                 return Ok(end);
             }
             let several = self.engine.threads.several();
-            let goal = Some(if several { self.turn_until } else { self.beat });
+            let goal = Some(if several {
+                self.arm_sites()?;
+                self.turn_until.min(self.beat)
+            } else {
+                self.beat
+            });
             let stop = self.engine.go(goal)?;
             self.drain()?;
             self.choose_classes();
@@ -211,7 +256,8 @@ impl Recorder {
                         info,
                     })?
                 }
-                Stop::Armed | Stop::Watched { .. } => None,
+                Stop::Armed => self.at_site()?,
+                Stop::Watched { .. } => None,
                 Stop::Ended(wait) => Some(self.ended(wait)?),
             };
             if let Some(end) = end {
@@ -232,18 +278,13 @@ impl Recorder {
     pub(super) fn boundary(&mut self, several: bool) -> Result<Option<End>, Error> {
         let step = self.engine.step()?;
         self.engine.stats.steps = step;
-        self.beat = self.beat.max(step + HEARTBEAT);
-        if several && self.engine.pending.is_empty() {
-            return self.yield_turn();
+        if step >= self.beat {
+            self.beat = step + HEARTBEAT;
+        }
+        if several && step >= self.turn_until && self.engine.pending.is_empty() {
+            return self.yield_turn(Why::Quantum);
         }
         Ok(None)
-    }
-
-    /// The current thread has had its turn.
-    pub(super) fn yield_turn(&mut self) -> Result<Option<End>, Error> {
-        self.turn_step = self.engine.step()?;
-        self.turn_until = self.turn_step + QUANTUM;
-        self.pass_turn(false)
     }
 
     /// Moves what the system-call routine has logged to the file.
@@ -262,6 +303,7 @@ impl Recorder {
         let word = |i: usize| u32::from_le_bytes(bytes[i..i + 4].try_into().expect("four bytes"));
         let mut i = 0;
         while i + 24 <= bytes.len() && (word(i + 8) | word(i + 12)) != 0 {
+            self.noticed(u64::from(word(i) & 0xff_ffff));
             i = (i + 24 + word(i + 4) as usize).next_multiple_of(8);
             self.engine.stats.syscalls += 1;
             self.writer.events += 1;
@@ -273,6 +315,28 @@ impl Recorder {
         match self.engine.set_slot(slot::RING_AT, ring) {
             Err(Error::Lost) | Ok(()) => Ok(()),
             Err(e) => Err(e),
+        }
+    }
+
+    /// Keeps what the scheduler must know of a call.
+    pub(super) fn noticed(&mut self, nr: u64) {
+        match nr as i64 {
+            libc::SYS_alarm | libc::SYS_setitimer | libc::SYS_timer_create => self.alarms = true,
+            libc::SYS_futex
+            | libc::SYS_sched_yield
+            | libc::SYS_mmap
+            | libc::SYS_munmap
+            | libc::SYS_mprotect
+            | libc::SYS_madvise
+            | libc::SYS_brk
+            | libc::SYS_clock_gettime
+            | libc::SYS_gettimeofday
+            | libc::SYS_gettid
+            | libc::SYS_getpid
+            | libc::SYS_clone
+            | libc::SYS_clone3
+            | libc::SYS_rt_sigprocmask => {}
+            _ => self.stirred = true,
         }
     }
 

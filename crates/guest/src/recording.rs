@@ -12,10 +12,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::Error;
+use crate::threads::ThreadId;
 
 const MAGIC: [u8; 8] = *b"WHEREFOR";
 /// Version of the format of the events file.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 const FRAME: usize = 1 << 20;
 const LARGEST_FRAME: u32 = 1 << 30;
 
@@ -379,4 +380,27 @@ impl Reader {
         self.at = 0;
         Ok(!self.frame.is_empty())
     }
+}
+
+/// A change of turn in a recording.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Switch {
+    pub step: u64,
+    /// The thread that goes on.
+    pub thread: ThreadId,
+}
+
+/// All changes of turn of the recording in `folder`, in order.
+pub fn switches(folder: &Path) -> Result<Vec<Switch>, Error> {
+    let mut reader = Reader::open(&folder.join("events"))?;
+    let mut out = Vec::new();
+    while let Some(e) = reader.next()? {
+        if e.kind == Kind::Switch {
+            out.push(Switch {
+                step: e.step,
+                thread: ThreadId(e.nr),
+            });
+        }
+    }
+    Ok(out)
 }

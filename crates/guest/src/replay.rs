@@ -22,12 +22,12 @@ use crate::launch::{self, Launch};
 use crate::private::Private;
 use crate::process::Outcome;
 use crate::recording::{CallEffects, Decoder, Event, Kind, Reader};
-use crate::report::OnCrash;
+use crate::report::{Deadlock, OnCrash, OnDeadlock};
 use crate::shared::Objects;
 use crate::signals::Disposition;
 use crate::start::{self, Snapshot};
 use crate::stops::{Purpose, Stops};
-use crate::threads::{ThreadId, Threads};
+use crate::threads::{ThreadId, ThreadView, Threads};
 use crate::watch::Watching;
 use crate::{Crash, End, Error, Stats, special};
 
@@ -154,6 +154,7 @@ pub struct Replay {
     pub(crate) put_out: u64,
     pub(crate) ended: Option<End>,
     on_crash: Option<OnCrash>,
+    on_deadlock: Option<OnDeadlock>,
     pub(crate) stops: Stops,
     pub(crate) edits: BTreeMap<EditId, Edit>,
     pub(crate) last_edit: u32,
@@ -231,6 +232,7 @@ impl Replay {
         let build = || {
             let mut engine = start::move_in(tracee, &|_| 0)?;
             let names = engine.rebuild(&snapshot, &files)?;
+            engine.threads = Threads::new(snapshot.pid as i32, 0);
             Ok((engine, names))
         };
         let (engine, names) = build().inspect_err(|_: &Error| tracee.kill())?;
@@ -247,6 +249,7 @@ impl Replay {
             put_out: 0,
             ended: None,
             on_crash: None,
+            on_deadlock: None,
             stops: Stops::default(),
             edits: BTreeMap::new(),
             last_edit: 1,
@@ -275,6 +278,22 @@ impl Replay {
     /// `f` is called when the guest is about to die of a signal.
     pub fn on_crash(&mut self, f: impl FnMut(&Crash<'_>) + 'static) {
         self.on_crash = Some(Box::new(f));
+    }
+
+    /// `f` is called when the guest has come to where no thread could run. What it returns is of
+    /// no account: the recorded guest was ended there.
+    pub fn on_deadlock(&mut self, f: impl FnMut(&Deadlock<'_>) -> bool + 'static) {
+        self.on_deadlock = Some(Box::new(f));
+    }
+
+    /// The thread that the guest's registers are of.
+    pub fn thread(&self) -> ThreadId {
+        self.engine.threads.current
+    }
+
+    /// All threads that live, in the order of creation.
+    pub fn threads(&self) -> Vec<ThreadView> {
+        self.engine.thread_views(&self.in_call, &self.gone)
     }
 
     pub fn stats(&self) -> Stats {
@@ -613,6 +632,14 @@ impl Replay {
 
     pub(crate) fn finish(&mut self, end: End) -> Result<Halt, Error> {
         self.ended = Some(end);
+        if end == End::Deadlocked
+            && let Some(mut f) = self.on_deadlock.take()
+        {
+            self.engine.refresh_maps()?;
+            let handlers = self.engine.dispositions.outside_handlers();
+            let threads = self.threads();
+            f(&Deadlock::of(&self.engine, threads, handlers, &self.names));
+        }
         Ok(Halt::Ended(end))
     }
 

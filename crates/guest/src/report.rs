@@ -7,6 +7,7 @@ use std::{fmt, io};
 use crate::engine::{Engine, Pending};
 use crate::maps::Mapping;
 use crate::ptrace::UserRegs;
+use crate::threads::{ThreadId, ThreadView};
 
 /// What can go wrong, by who is at fault.
 #[derive(Debug)]
@@ -110,18 +111,26 @@ impl std::error::Error for Error {}
 pub enum End {
     Exited(i32),
     Killed(i32),
+    /// No thread could run, and none waited for anything outside: it was ended.
+    Deadlocked,
 }
+
+/// The status of a stopped process: no process ends with it.
+const DEADLOCKED: i64 = 0x7f;
 
 impl End {
     pub(crate) fn to_wait_status(self) -> i64 {
         match self {
             End::Exited(code) => i64::from(code) << 8,
             End::Killed(sig) => i64::from(sig),
+            End::Deadlocked => DEADLOCKED,
         }
     }
 
     pub(crate) fn from_wait_status(status: i64) -> Self {
-        if status & 0x7f == 0 {
+        if status == DEADLOCKED {
+            End::Deadlocked
+        } else if status & 0x7f == 0 {
             End::Exited((status >> 8 & 0xff) as i32)
         } else {
             End::Killed((status & 0x7f) as i32)
@@ -158,6 +167,10 @@ pub struct Crash<'a> {
     pub info: [u8; 128],
     pub step: u64,
     pub regs: UserRegs,
+    /// The thread it is about.
+    pub thread: ThreadId,
+    /// All threads that live, this one among them.
+    pub threads: Vec<ThreadView>,
     /// The indirect branch that led to where there is no code; 0 if that is not what happened.
     pub branched_from: u64,
     pub mappings: Vec<Mapping>,
@@ -170,6 +183,7 @@ impl<'a> Crash<'a> {
     pub(crate) fn of(
         engine: &'a Engine,
         p: &Pending,
+        threads: Vec<ThreadView>,
         names: &'a HashMap<PathBuf, PathBuf>,
     ) -> Self {
         let no_code = engine
@@ -181,7 +195,47 @@ impl<'a> Crash<'a> {
             info: p.info,
             step: engine.stats.steps,
             regs: engine.regs,
+            thread: engine.threads.current,
+            threads,
             branched_from: if no_code { engine.last_branch } else { 0 },
+            mappings: engine.maps.list.clone(),
+            stored: names,
+            engine,
+        }
+    }
+
+    /// Reads guest memory; says how many bytes were there.
+    pub fn read(&self, addr: u64, buf: &mut [u8]) -> usize {
+        self.engine.memory.read(addr, buf)
+    }
+}
+
+/// Called when no thread can run; says whether the guest is to be ended.
+pub(crate) type OnDeadlock = Box<dyn FnMut(&Deadlock<'_>) -> bool>;
+
+/// A guest in which no thread can run, to be looked at.
+pub struct Deadlock<'a> {
+    pub step: u64,
+    pub threads: Vec<ThreadView>,
+    /// Signals whose handlers might still wake a thread, if somebody raised them.
+    pub handlers: Vec<i32>,
+    pub mappings: Vec<Mapping>,
+    /// Where the contents of mapped files can be read, by the name in `mappings`.
+    pub stored: &'a HashMap<PathBuf, PathBuf>,
+    engine: &'a Engine,
+}
+
+impl<'a> Deadlock<'a> {
+    pub(crate) fn of(
+        engine: &'a Engine,
+        threads: Vec<ThreadView>,
+        handlers: Vec<i32>,
+        names: &'a HashMap<PathBuf, PathBuf>,
+    ) -> Self {
+        Deadlock {
+            step: engine.stats.steps,
+            threads,
+            handlers,
             mappings: engine.maps.list.clone(),
             stored: names,
             engine,

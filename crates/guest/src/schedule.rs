@@ -1,21 +1,22 @@
-//! Whose turn it is while recording.
+//! Passing the turn on while recording.
 //!
-//! A thread keeps its turn for a quantum of steps, or until it blocks in the kernel or yields.
-//! Every change of turn is in the recording with its step, so a replay needs no scheduler.
+//! A thread keeps its turn until the [policy](crate::policy) says otherwise, or it waits in the
+//! kernel, yields or ends. Every change of turn is in the recording with its step, so a replay
+//! needs no scheduler.
 
 use abi::{Blocking, Call, Plan};
 
+use crate::futex::Sleeper;
 use crate::layout::slot;
+pub(crate) use crate::policy::Why;
 use crate::process::Outcome;
 use crate::ptrace::{Tracee, Wait, wait_for};
 use crate::record::{Prepared, Recorder};
 use crate::recording::Kind;
+use crate::report::Deadlock;
 use crate::start::recording_class;
 use crate::threads::ThreadId;
 use crate::{End, Error};
-
-/// Steps in a row that a thread gets while others are waiting.
-pub(crate) const QUANTUM: u64 = 1_000_000;
 
 /// A system call that a thread is in while others have their turn.
 pub(crate) struct Waiting {
@@ -23,7 +24,13 @@ pub(crate) struct Waiting {
     pub(crate) call: Call,
     pub(crate) prepared: Prepared,
     pub(crate) outcome: Option<Outcome>,
+    /// There if the scheduler itself decides when it is over.
+    pub(crate) sleeper: Option<Sleeper>,
 }
+
+/// With more waiting threads than this, whether one of them has just been woken by the call before
+/// is left to chance.
+const MOST_LOOKED_AT: usize = 32;
 
 impl Recorder {
     /// Tells the routine what it may run by itself: with several threads, nothing that can block;
@@ -47,87 +54,108 @@ impl Recorder {
         });
     }
 
-    /// Starts a call that may block. `None` if it did: the thread waits and has lost its turn.
+    /// Starts a call that may block. `Err` if it did: the thread waits.
     pub(crate) fn call_or_wait(
         &mut self,
         call: &Call,
         prepared: Prepared,
     ) -> Result<Option<(Prepared, Outcome)>, Error> {
         self.engine.begin_call(call)?;
+        if let Some(outcome) = self.wait_asleep()? {
+            return Ok(Some((prepared, outcome)));
+        }
+        self.waiting.push(Waiting {
+            thread: self.engine.threads.current,
+            call: *call,
+            prepared,
+            outcome: None,
+            sleeper: None,
+        });
+        Ok(None)
+    }
+
+    /// Waits until the call just begun has come out or its thread is asleep.
+    pub(crate) fn wait_asleep(&mut self) -> Result<Option<Outcome>, Error> {
         // Most calls that can block do not; asking whether it sleeps costs as much as waiting.
         for _ in 0..40 {
             if let Some(outcome) = self.engine.poll_call()? {
-                return Ok(Some((prepared, outcome)));
+                return Ok(Some(outcome));
             }
             std::hint::spin_loop();
         }
         while !asleep(self.engine.tracee.0) {
             if let Some(outcome) = self.engine.poll_call()? {
-                return Ok(Some((prepared, outcome)));
+                return Ok(Some(outcome));
             }
             std::thread::yield_now();
         }
-        let thread = self.engine.threads.current;
-        self.waiting.push(Waiting {
-            thread,
-            call: *call,
-            prepared,
-            outcome: None,
-        });
         Ok(None)
     }
 
     /// Looks whether calls that threads wait in have returned.
-    fn poll_waiting(&mut self) -> Result<(), Error> {
-        let here = self.engine.threads.current;
-        for i in 0..self.waiting.len() {
-            if self.waiting[i].outcome.is_none() {
-                let id = self.waiting[i].thread;
-                if id != self.engine.threads.current {
-                    self.engine.exchange(id)?;
+    fn poll_waiting(&mut self) -> Result<Option<End>, Error> {
+        loop {
+            while let Some((tracee, wait)) = self.anything_new()? {
+                if let Some(end) = self.heard(tracee, wait)? {
+                    return Ok(Some(end));
                 }
-                self.waiting[i].outcome = self.engine.poll_call()?;
             }
+            // One that the last call has woken is on its way; chance must not decide whether it
+            // is seen here or later.
+            let on_its_way = self.stirred
+                && self.waiting.len() <= MOST_LOOKED_AT
+                && self.waiting.iter().any(|w| {
+                    w.outcome.is_none() && state(self.engine.threads.tid(w.thread)) == Some(b'R')
+                });
+            if !on_its_way {
+                self.stirred = false;
+                return Ok(None);
+            }
+            std::thread::yield_now();
         }
-        if here != self.engine.threads.current && self.engine.threads.find(here).is_some() {
-            self.engine.exchange(here)?;
-        }
-        Ok(())
     }
 
-    /// Passes the turn on. `gone`: the current thread has ended.
-    pub(crate) fn pass_turn(&mut self, gone: bool) -> Result<Option<End>, Error> {
+    fn anything_new(&self) -> Result<Option<(Tracee, Wait)>, Error> {
+        if self.waiting.is_empty() {
+            return Ok(None);
+        }
+        wait_for(-1, libc::WNOHANG | libc::__WNOTHREAD)
+    }
+
+    /// The current thread gives its turn up at the present boundary.
+    pub(crate) fn yield_turn(&mut self, why: Why) -> Result<Option<End>, Error> {
+        self.turn_step = self.engine.step()?;
+        self.pass_turn(why)
+    }
+
+    /// Passes the turn on at `turn_step`, perhaps to the thread that had it.
+    pub(crate) fn pass_turn(&mut self, why: Why) -> Result<Option<End>, Error> {
         let step = self.turn_step;
+        let gone = why == Why::Ended;
         let here = self.engine.threads.current;
         let next = loop {
-            self.poll_waiting()?;
-            let mut ids: Vec<ThreadId> = self
-                .engine
-                .threads
-                .parked
-                .iter()
-                .map(|(id, _)| *id)
-                .collect();
-            if !gone {
-                ids.push(here);
+            if let Some(end) = self.poll_waiting()? {
+                return Ok(Some(end));
             }
+            let parked = self.engine.threads.parked.iter().map(|(id, _)| *id);
+            let mut ids: Vec<ThreadId> = parked.chain((!gone).then_some(here)).collect();
             ids.sort_unstable();
-            let ready = |id: &ThreadId| {
+            let waits = |id: &ThreadId| {
                 self.waiting
                     .iter()
-                    .find(|w| w.thread == *id)
-                    .is_none_or(|w| w.outcome.is_some())
+                    .any(|w| w.thread == *id && w.outcome.is_none())
             };
-            let after = ids
-                .iter()
-                .copied()
-                .filter(|id| *id > here)
-                .find(|id| ready(id));
-            if let Some(id) = after.or_else(|| ids.iter().copied().find(|id| ready(id))) {
-                break id;
+            let ready: Vec<ThreadId> = ids.iter().copied().filter(|id| !waits(id)).collect();
+            if !ready.is_empty() {
+                break self.policy.choose(step, &ready, here, why, &mut self.notes);
             }
             if ids.is_empty() {
                 return Err(Error::Internal("no thread is left".into()));
+            }
+            if self.nobody_can_wake(&ids)
+                && let Some(end) = self.deadlock(gone.then_some(here))?
+            {
+                return Ok(Some(end));
             }
             // All of them wait; so does the tracer, for any of them.
             if let Some(end) = self.wait_for_any()? {
@@ -135,24 +163,74 @@ impl Recorder {
             }
         };
         if next != here || gone {
+            let page = self.engine.page;
             self.engine.switch_to(next, step)?;
+            self.carry_countdowns(page)?;
             if gone {
                 self.engine.drop_thread(here);
             }
             let ring = self.engine.cache.layout.ring();
             self.engine.set_slot(slot::RING_AT, ring)?;
             self.log(Kind::Switch, next.0, 0, Vec::new())?;
+            self.account(here, step);
+            if let Some(about) = self.engine.threads.about.get_mut(&next) {
+                about.turns += 1;
+            }
         }
+        self.turn_until = self.policy.until(step);
         match self.waiting.iter().position(|w| w.thread == next) {
             None => Ok(None),
             Some(i) => {
                 let w = self.waiting.remove(i);
                 let outcome = w
-                    .outcome
+                    .result()
                     .expect("a thread is ready when its call has come out");
                 self.complete(&w.call, w.prepared, outcome)
             }
         }
+    }
+
+    /// The steps up to here were those of `thread`.
+    pub(crate) fn account(&mut self, thread: ThreadId, step: u64) {
+        let taken = step.saturating_sub(self.turn_began);
+        self.turn_began = step;
+        if let Some(about) = self.engine.threads.about.get_mut(&thread) {
+            about.steps += taken;
+        }
+    }
+
+    /// No thread can run, and none waits for anything outside.
+    fn deadlock(&mut self, gone: Option<ThreadId>) -> Result<Option<End>, Error> {
+        // A timer that was set will raise its signal.
+        if self.alarms || self.told_deadlock {
+            return Ok(None);
+        }
+        self.told_deadlock = true;
+        let here = self.engine.threads.current;
+        if gone.is_some() {
+            // The dead thread's memory is read through one that lives.
+            let other = self.engine.threads.parked.first().map(|(id, _)| *id);
+            self.engine.exchange(other.ok_or(Error::Lost)?)?;
+        }
+        self.engine.refresh_maps()?;
+        self.engine.stats.steps = self.turn_step;
+        let in_call: Vec<ThreadId> = self.waiting.iter().map(|w| w.thread).collect();
+        let threads = self.engine.thread_views(&in_call, gone.as_slice());
+        let handlers = self.engine.dispositions.outside_handlers();
+        let certain = handlers.is_empty();
+        let deadlock = Deadlock::of(&self.engine, threads, handlers, &self.names);
+        let end = match &mut self.on_deadlock {
+            Some(f) => f(&deadlock),
+            None => certain,
+        };
+        if gone.is_some() {
+            self.engine.exchange(here)?;
+        }
+        if !end {
+            return Ok(None);
+        }
+        self.kill_all()?;
+        Ok(Some(End::Deadlocked))
     }
 
     fn wait_for_any(&mut self) -> Result<Option<End>, Error> {
@@ -180,6 +258,9 @@ impl Recorder {
             }
             return Ok(None);
         };
+        if self.waiting[i].outcome.is_some() {
+            return Ok(None);
+        }
         let here = self.engine.threads.current;
         if id != here {
             self.engine.exchange(id)?;
@@ -241,11 +322,16 @@ impl Recorder {
             return refuse(self, libc::EAGAIN);
         }
         let plan = Plan::before(call, &self.engine.memory).ok();
+        let alone = !self.engine.threads.several();
         let regs = self.engine.new_thread_regs(&arguments);
         let (ret, child) = self.engine.clone_call(call)?;
         let mut writes = Vec::new();
         if let Some(child) = child {
-            let id = self.engine.add_thread(child, regs, None)?;
+            let id = self.engine.add_thread(child, child.0, regs, None)?;
+            if alone {
+                let step = self.engine.step()?;
+                self.turn_until = self.policy.until(step);
+            }
             self.clear_tids.push((id, arguments.clear_tid));
             if let Some(plan) = &plan {
                 writes = self.written(plan, ret)?;
@@ -268,6 +354,7 @@ impl Recorder {
         let id = self.engine.threads.current;
         let step = self.engine.step()?;
         let leader = self.engine.tracee.0 == self.leader;
+        let robust = self.robust_list();
         self.engine.begin_call(call)?;
         let tid = self.engine.tracee.0;
         if leader {
@@ -292,31 +379,29 @@ impl Recorder {
             .map(|(id, _)| *id)
             .ok_or(Error::Lost)?;
         self.engine.exchange(other)?;
-        let mut effects = crate::recording::CallEffects {
-            args: call.args,
-            ..Default::default()
+        let clear_tid = match self.clear_tids.iter().position(|c| c.0 == id) {
+            Some(i) => self.clear_tids.remove(i).1,
+            None => 0,
         };
-        if let Some(i) = self.clear_tids.iter().position(|c| c.0 == id) {
-            let addr = self.clear_tids.remove(i).1;
-            if addr != 0 {
-                let mut word = [0; 4];
-                if self.engine.memory.read(addr, &mut word) == 4 {
-                    effects.writes.push((addr, word.to_vec()));
-                }
-            }
-        }
+        let effects = crate::recording::CallEffects {
+            args: call.args,
+            writes: self.after_end(tid, clear_tid, robust)?,
+            file: None,
+        };
+        self.engine.threads.ended(id, step);
         self.engine.exchange(id)?;
         let event =
             crate::recording::Event::new(Kind::Call, call.nr as u32, step, 0, effects.encode());
         self.writer.event(&event)?;
         self.turn_step = step;
-        self.pass_turn(true)
+        self.pass_turn(Why::Ended)
     }
 }
 
 /// The thread sleeps in the kernel.
 fn asleep(tid: i32) -> bool {
-    matches!(state(tid), Some(b'S' | b'D') | None)
+    // Waiting for a disk (`D`) is over soon, and not up to another thread.
+    matches!(state(tid), Some(b'S') | None)
 }
 
 fn zombie(tid: i32) -> bool {

@@ -66,6 +66,24 @@ impl Dispositions {
         }
     }
 
+    /// Signals with a handler that somebody outside could raise: neither faults nor those that the
+    /// C library keeps for its own threads.
+    pub(crate) fn outside_handlers(&self) -> Vec<i32> {
+        const OWN: [i32; 8] = [
+            libc::SIGSEGV,
+            libc::SIGBUS,
+            libc::SIGFPE,
+            libc::SIGILL,
+            libc::SIGTRAP,
+            libc::SIGABRT,
+            32,
+            33,
+        ];
+        (1..65)
+            .filter(|s| self.table[*s as usize].0 > 1 && !OWN.contains(s))
+            .collect()
+    }
+
     /// A new image: what had a handler has the default again.
     pub(crate) fn reset_handlers(&mut self) {
         for entry in &mut self.table {

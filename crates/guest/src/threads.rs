@@ -8,7 +8,7 @@
 //!
 //! The engine's fields are those of the current thread; the others are parked here.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use crate::Error;
 use crate::engine::{Engine, Pending};
@@ -42,20 +42,98 @@ pub(crate) struct Green {
     pub(crate) altstack: [u8; 24],
 }
 
+/// What is known of a thread besides its state, also after its end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct About {
+    pub id: ThreadId,
+    /// The number that the guest knows it by.
+    pub tid: i32,
+    /// What the program has called it.
+    pub name: Option<String>,
+    /// Who created it.
+    pub creator: Option<ThreadId>,
+    /// The step at which it was created, and the one at which it ended.
+    pub began: u64,
+    pub ended: Option<u64>,
+    /// How often it had its turn, and the steps it took.
+    pub turns: u64,
+    pub steps: u64,
+}
+
+/// A thread of a guest that stands still.
+#[derive(Clone, Debug)]
+pub struct ThreadView {
+    pub about: About,
+    pub regs: UserRegs,
+    /// It is inside the system call at rip, and waits.
+    pub waits: bool,
+}
+
 /// All threads of a guest but for what the engine holds of the current one.
 #[derive(Clone)]
 pub(crate) struct Threads {
     pub(crate) current: ThreadId,
     pub(crate) parked: Vec<(ThreadId, Parked)>,
     next: u32,
+    pub(crate) about: BTreeMap<ThreadId, About>,
+    /// Descriptors through which threads can be given names.
+    naming: Vec<(u64, i32)>,
 }
 
 impl Threads {
-    pub(crate) fn new() -> Self {
-        Threads {
+    /// A guest that has one thread, which it knows by `tid`.
+    pub(crate) fn new(tid: i32, step: u64) -> Self {
+        let mut threads = Threads {
             current: ThreadId(0),
             parked: Vec::new(),
             next: 1,
+            about: BTreeMap::new(),
+            naming: Vec::new(),
+        };
+        threads.know(ThreadId(0), tid, None, step);
+        threads
+    }
+
+    pub(crate) fn know(&mut self, id: ThreadId, tid: i32, creator: Option<ThreadId>, step: u64) {
+        let name = creator
+            .and_then(|c| self.about.get(&c))
+            .and_then(|a| a.name.clone());
+        let about = About {
+            id,
+            tid,
+            name,
+            creator,
+            began: step,
+            ended: None,
+            turns: u64::from(creator.is_none()),
+            steps: 0,
+        };
+        self.about.insert(id, about);
+    }
+
+    pub(crate) fn tid(&self, id: ThreadId) -> i32 {
+        self.about.get(&id).map_or(0, |a| a.tid)
+    }
+
+    /// A living thread has this number.
+    pub(crate) fn is_tid(&self, tid: i32) -> bool {
+        self.about
+            .values()
+            .any(|a| a.tid == tid && a.ended.is_none())
+    }
+
+    pub(crate) fn ended(&mut self, id: ThreadId, step: u64) {
+        if let Some(a) = self.about.get_mut(&id) {
+            a.ended = Some(step);
+        }
+    }
+
+    fn call_it(&mut self, tid: i32, name: &[u8]) {
+        let end = name.iter().position(|&b| b == 0 || b == b'\n');
+        let name = String::from_utf8_lossy(&name[..end.unwrap_or(name.len()).min(15)]).into_owned();
+        let of = |a: &&mut About| a.tid == tid && a.ended.is_none();
+        if let Some(a) = self.about.values_mut().find(of) {
+            a.name = Some(name);
         }
     }
 
@@ -85,6 +163,7 @@ impl Engine {
     pub(crate) fn add_thread(
         &mut self,
         tracee: Tracee,
+        tid: i32,
         mut regs: UserRegs,
         green: Option<Green>,
     ) -> Result<ThreadId, Error> {
@@ -116,6 +195,9 @@ impl Engine {
             green,
         };
         self.threads.parked.push((id, parked));
+        let step = self.step()?;
+        let creator = self.threads.current;
+        self.threads.know(id, tid, Some(creator), step);
         Ok(id)
     }
 
@@ -190,6 +272,74 @@ impl Engine {
             }
         }
         self.reset_step(step)
+    }
+
+    /// The living threads, the current one among them. `gone` have ended and are not left yet.
+    pub(crate) fn thread_views(&self, in_call: &[ThreadId], gone: &[ThreadId]) -> Vec<ThreadView> {
+        let parked = self.threads.parked.iter().map(|(id, t)| (*id, t.regs));
+        let current = std::iter::once((self.threads.current, self.regs));
+        let mut views: Vec<ThreadView> = current
+            .chain(parked)
+            .filter(|(id, _)| !gone.contains(id))
+            .filter_map(|(id, mut regs)| {
+                (regs.gs_base, regs.orig_rax) = (0, u64::MAX);
+                Some(ThreadView {
+                    about: self.threads.about.get(&id)?.clone(),
+                    regs,
+                    waits: in_call.contains(&id),
+                })
+            })
+            .collect();
+        views.sort_by_key(|v| v.about.id);
+        views
+    }
+
+    /// Learns what the program calls its threads: from prctl, and from what is written to
+    /// `/proc/self/task/TID/comm`, as pthread_setname_np does for other threads.
+    pub(crate) fn follow_names(&mut self, call: &abi::Call, ret: i64) {
+        const PR_SET_NAME: u64 = 15;
+        if ret < 0 {
+            return;
+        }
+        let [a, b, c, ..] = call.args;
+        let text = |addr: u64, most: usize| {
+            let mut bytes = vec![0; most];
+            let n = self.memory.read(addr, &mut bytes);
+            bytes.truncate(n);
+            bytes
+        };
+        match call.nr as i64 {
+            libc::SYS_prctl if a == PR_SET_NAME => {
+                let (name, tid) = (text(b, 16), self.threads.tid(self.threads.current));
+                self.threads.call_it(tid, &name);
+            }
+            libc::SYS_openat | libc::SYS_open => {
+                let path = text(
+                    if call.nr as i64 == libc::SYS_openat {
+                        b
+                    } else {
+                        a
+                    },
+                    40,
+                );
+                let path = path.split(|&b| b == 0).next().unwrap_or(&[]);
+                let tid = std::str::from_utf8(path)
+                    .ok()
+                    .and_then(|p| p.strip_prefix("/proc/self/task/")?.strip_suffix("/comm"));
+                if let Some(tid) = tid.and_then(|t| t.parse().ok()) {
+                    self.threads.naming.push((ret as u64, tid));
+                }
+            }
+            libc::SYS_write if !self.threads.naming.is_empty() => {
+                let to = self.threads.naming.iter().find(|(fd, _)| *fd == a);
+                if let Some(&(_, tid)) = to {
+                    let name = text(b, c.min(16) as usize);
+                    self.threads.call_it(tid, &name);
+                }
+            }
+            libc::SYS_close => self.threads.naming.retain(|(fd, _)| *fd != a),
+            _ => {}
+        }
     }
 
     pub(crate) fn green_state(&self) -> Result<Green, Error> {

@@ -131,10 +131,7 @@ impl Cfi {
             memory,
             bias,
         };
-        if let Some(fde) = self.find_by_header(vaddr).or_else(|| {
-            let index = self.eh_index.get_or_init(|| self.index(&self.eh_frame));
-            self.find_by_index(&self.eh_frame, index, vaddr)
-        }) {
+        if let Some(fde) = self.eh_description(vaddr) {
             return self.apply(&self.eh_frame, &fde, vaddr, &machine);
         }
         let index = self
@@ -142,6 +139,46 @@ impl Cfi {
             .get_or_init(|| self.index(&self.debug_frame));
         let fde = self.find_by_index(&self.debug_frame, index, vaddr)?;
         self.apply(&self.debug_frame, &fde, vaddr, &machine)
+    }
+
+    fn eh_description(&self, vaddr: u64) -> Option<Fde> {
+        self.find_by_header(vaddr).or_else(|| {
+            let index = self.eh_index.get_or_init(|| self.index(&self.eh_frame));
+            self.find_by_index(&self.eh_frame, index, vaddr)
+        })
+    }
+
+    /// The code that one description covers: a function, or a part of one.
+    pub(crate) fn extent(&self, vaddr: u64) -> Option<(u64, u64)> {
+        let fde = self.eh_description(vaddr).or_else(|| {
+            let index = self
+                .debug_index
+                .get_or_init(|| self.index(&self.debug_frame));
+            self.find_by_index(&self.debug_frame, index, vaddr)
+        })?;
+        let begin = fde.initial_address();
+        Some((begin, begin.checked_add(fde.len())?))
+    }
+
+    /// Whether the code that begins here continues another function's: a frame exists already.
+    pub(crate) fn begins_inside(&self, vaddr: u64) -> bool {
+        let Some(fde) = self.eh_description(vaddr) else {
+            return false;
+        };
+        let mut context = UnwindContext::new();
+        let row = fde.unwind_info_for_address(&self.eh_frame, &self.bases, &mut context, vaddr);
+        let at_entry = CfaRule::RegisterAndOffset {
+            register: gimli::Register(RSP),
+            offset: 8,
+        };
+        fde.initial_address() == vaddr && row.is_ok_and(|row| *row.cfa() != at_entry)
+    }
+
+    /// Where the function around an address begins, and the address of its table of landing
+    /// pads.
+    pub(crate) fn exception_table(&self, vaddr: u64) -> Option<(u64, u64)> {
+        let fde = self.eh_description(vaddr)?;
+        Some((fde.initial_address(), fde.lsda()?.direct().ok()?))
     }
 
     fn find_by_header(&self, vaddr: u64) -> Option<Fde> {

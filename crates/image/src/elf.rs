@@ -214,6 +214,29 @@ impl Elf {
             .map(|h| h.p_vaddr(endian))
     }
 
+    /// Size and alignment of each thread's copy of the thread-local variables.
+    pub(crate) fn thread_local_segment(&self) -> Option<(u64, u64)> {
+        let header = elf::FileHeader64::<LittleEndianObject>::parse(&*self.data).ok()?;
+        let headers = header.program_headers(ENDIAN, &*self.data).ok()?;
+        let found = headers.iter().find(|h| h.p_type(ENDIAN) == elf::PT_TLS)?;
+        Some((found.p_memsz(ENDIAN), found.p_align(ENDIAN).max(1)))
+    }
+
+    /// Whether it is a program, which the dynamic linker numbers first, not a library.
+    pub(crate) fn is_program(&self) -> bool {
+        let Ok(object) = self.object() else {
+            return false;
+        };
+        let fixed = object.elf_header().e_type(ENDIAN) == elf::ET_EXEC;
+        let interpreted = || {
+            let headers = object.elf_program_headers().iter();
+            headers
+                .into_iter()
+                .any(|h| h.p_type(ENDIAN) == elf::PT_INTERP)
+        };
+        fixed || (interpreted() && object.elf_header().e_entry(ENDIAN) != 0)
+    }
+
     /// Whether code could be at this address.
     pub(crate) fn is_code(&self, vaddr: u64) -> bool {
         self.segments

@@ -24,6 +24,7 @@
 
 mod addresses;
 mod backtrace;
+pub mod cfg;
 mod cfi;
 mod debug;
 mod demangle;
@@ -32,6 +33,7 @@ mod elf;
 mod entry;
 mod error;
 mod evaluate;
+mod expression;
 mod lines;
 mod locate;
 mod module;
@@ -43,6 +45,7 @@ mod scopes;
 mod separate;
 mod source;
 mod symbols;
+mod threads;
 mod types;
 mod unit;
 mod unwind;
@@ -51,6 +54,7 @@ mod view;
 
 pub use backtrace::{Argument, Frame};
 pub use error::Error;
+pub use expression::{Evaluated, ExpressionError, ValuePlace};
 pub use program::{
     Function, FunctionEntry, LineAddress, Mapping, Memory, ModuleInfo, Place, Program, Symbol,
 };

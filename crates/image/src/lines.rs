@@ -93,7 +93,8 @@ impl Lines {
         });
     }
 
-    /// The row in force at an address. Of several rows at one address the last one counts.
+    /// The row in force at an address. Of several rows at one address the last one counts, and one
+    /// that begins a statement before one that does not.
     pub(crate) fn at(&self, vaddr: u64) -> Option<&Row> {
         let after = self.sequences.partition_point(|s| s.start <= vaddr);
         let sequence = self.sequences[..after]
@@ -103,7 +104,12 @@ impl Lines {
             .find(|s| vaddr < s.end)?;
         let rows = &self.rows[sequence.rows.clone()];
         let after = rows.partition_point(|r| r.vaddr <= vaddr);
-        rows.get(after.checked_sub(1)?)
+        let last = rows.get(after.checked_sub(1)?)?;
+        let together = rows[..after].iter().rev();
+        let statement = together
+            .take_while(|r| r.vaddr == last.vaddr && r.line != 0)
+            .find(|r| r.is_statement);
+        Some(statement.unwrap_or(last))
     }
 
     /// The stretches of code that the table covers.

@@ -273,6 +273,13 @@ impl Program {
         after > 0 && pc < self.executable[after - 1].1
     }
 
+    /// The executable mapping around an address.
+    pub(crate) fn executable_around(&self, pc: u64) -> Option<(u64, u64)> {
+        let after = self.executable.partition_point(|(start, _)| *start <= pc);
+        let range = *self.executable.get(after.checked_sub(1)?)?;
+        (pc < range.1).then_some(range)
+    }
+
     /// The function symbol that covers an address.
     pub fn symbol(&self, pc: u64) -> Option<Symbol> {
         let module = self.module_at(pc)?;

@@ -38,7 +38,7 @@ pub(crate) const RSP: u16 = 7;
 pub(crate) const RIP: u16 = 16;
 pub(crate) const XMM0: u16 = 17;
 const RFLAGS: u16 = 49;
-const FS_BASE: u16 = 58;
+pub(crate) const FS_BASE: u16 = 58;
 
 /// The registers the ABI obliges a function to hand back unchanged.
 pub(crate) const CALLEE_SAVED: [u16; 6] = [RBX, RBP, 12, 13, 14, 15];

@@ -22,6 +22,7 @@ const REPEATS: usize = 10;
 const LONGEST_VALUE: usize = 4096;
 
 /// The bytes of a value. A byte is `None` if it was optimised away or cannot be read.
+#[derive(Clone)]
 pub(crate) struct Object {
     pub(crate) bytes: Vec<Option<u8>>,
     /// Where the value is in memory, if it is.
@@ -29,7 +30,7 @@ pub(crate) struct Object {
 }
 
 impl Object {
-    fn part(&self, offset: u64, size: u64) -> Option<Object> {
+    pub(crate) fn part(&self, offset: u64, size: u64) -> Option<Object> {
         let start = usize::try_from(offset).ok()?;
         let end = start.checked_add(usize::try_from(size).ok()?)?;
         Some(Object {
@@ -39,7 +40,7 @@ impl Object {
     }
 
     /// The first `size` bytes as a little-endian number.
-    fn number(&self, size: u64) -> Option<u128> {
+    pub(crate) fn number(&self, size: u64) -> Option<u128> {
         let size = usize::try_from(size)
             .ok()
             .filter(|s| (1..=16).contains(s))?;
@@ -142,20 +143,9 @@ impl<'a> Renderer<'a> {
         }
     }
 
-    fn pointer(&self, value: u64, to: Option<Die<'a>>) -> String {
+    pub(crate) fn pointer(&self, value: u64, to: Option<Die<'a>>) -> String {
         let mut out = format!("{value:#x}");
         if value == 0 {
-            return out;
-        }
-        if let Shape::Character { size: 1, .. } = shape_of(self.debug, to) {
-            match self.string_at(value) {
-                Some(string) => {
-                    let _ = write!(out, " {string}");
-                }
-                None => {
-                    let _ = write!(out, " <error: Cannot access memory at address {value:#x}>");
-                }
-            }
             return out;
         }
         let symbol = self
@@ -167,6 +157,16 @@ impl<'a> Renderer<'a> {
                 0 => write!(out, " <{}>", symbol.name),
                 offset => write!(out, " <{}+{offset}>", symbol.name),
             };
+        }
+        if let Shape::Character { size: 1, .. } = shape_of(self.debug, to) {
+            match self.string_at(value) {
+                Some(string) => {
+                    let _ = write!(out, " {string}");
+                }
+                None => {
+                    let _ = write!(out, " <error: Cannot access memory at address {value:#x}>");
+                }
+            }
         }
         out
     }
@@ -189,8 +189,7 @@ impl<'a> Renderer<'a> {
             }
             bytes.push(byte[0]);
         }
-        let dots = if ended { "" } else { "..." };
-        Some(format!("\"{}\"{dots}", escape(&bytes, b'"')))
+        Some(quoted(&bytes, !ended))
     }
 
     fn enumerator(&self, die: Die<'a>, value: u128, size: u64) -> String {
@@ -282,26 +281,16 @@ impl<'a> Renderer<'a> {
     }
 
     /// The bytes of a member. A bit field is moved into place first.
-    fn member(&self, member: &Entry, of: Option<Die<'a>>, object: &Object) -> Option<Object> {
-        let attribute = |name| member.attr(name).and_then(|a| a.udata_value());
+    pub(crate) fn member(
+        &self,
+        member: &Entry,
+        of: Option<Die<'a>>,
+        object: &Object,
+    ) -> Option<Object> {
         let size = size_of(self.debug, of)?;
-        let offset = match member.attr(gimli::DW_AT_data_member_location) {
-            // Virtual bases are found by an expression over the object; they are left out.
-            Some(location) => location.udata_value()?,
-            None => 0,
-        };
-        let Some(bits) = attribute(gimli::DW_AT_bit_size).filter(|b| (1..=64).contains(b)) else {
-            return object.part(offset, size);
-        };
-        let start = if let Some(start) = attribute(gimli::DW_AT_data_bit_offset) {
-            start
-        } else {
-            // The older form counts from the most significant bit of the storage unit.
-            let storage = attribute(gimli::DW_AT_byte_size).unwrap_or(size);
-            let from_top = attribute(gimli::DW_AT_bit_offset).unwrap_or(0);
-            (offset.checked_mul(8)?)
-                .checked_add(storage.checked_mul(8)?)?
-                .checked_sub(from_top.checked_add(bits)?)?
+        let (start, bits) = place_of_member(self.debug, member, of)?;
+        let Some(bits) = bits else {
+            return object.part(start / 8, size);
         };
         let part = object.part(start / 8, (start % 8 + bits).div_ceil(8))?;
         let value = part.number(part.bytes.len() as u64)? >> (start % 8);
@@ -344,6 +333,18 @@ impl<'a> Renderer<'a> {
         true
     }
 
+    /// The elements of an array, or of what is left of one.
+    pub(crate) fn array_text(
+        &self,
+        element: Die<'a>,
+        lengths: &[Option<u64>],
+        object: &Object,
+    ) -> String {
+        let mut out = String::new();
+        self.array(&mut out, element, lengths, object, 0);
+        out
+    }
+
     fn array(
         &self,
         out: &mut String,
@@ -376,10 +377,12 @@ impl<'a> Renderer<'a> {
         if inner.is_empty() && is_text {
             let known: Option<Vec<u8>> = object.bytes.iter().copied().collect();
             if let Some(bytes) = known {
-                let end = bytes.iter().position(|b| *b == 0).unwrap_or(bytes.len());
-                let shown = end.min(LONGEST_STRING);
-                let dots = if shown < end { "..." } else { "" };
-                let _ = write!(out, "\"{}\"{dots}", escape(&bytes[..shown], b'"'));
+                // The zero that ends a string that fills its array is not shown.
+                let end = match bytes.split_last() {
+                    Some((0, front)) if bytes.len() <= LONGEST_STRING => front.len(),
+                    _ => bytes.len(),
+                };
+                out.push_str(&quoted(&bytes[..end], false));
                 return;
             }
         }
@@ -420,6 +423,42 @@ impl<'a> Renderer<'a> {
     }
 }
 
+/// The first bit of a member in its structure and, of a bit field, how many there are. Virtual
+/// bases are found by an expression over the object; they have no place here.
+pub(crate) fn place_of_member(
+    debug: &Debug,
+    member: &Entry,
+    of: Option<Die<'_>>,
+) -> Option<(u64, Option<u64>)> {
+    let attribute = |name| member.attr(name).and_then(|a| a.udata_value());
+    let offset = match member.attr(gimli::DW_AT_data_member_location) {
+        Some(location) => location.udata_value()?,
+        None => 0,
+    };
+    let offset = offset.checked_mul(8)?;
+    let Some(bits) = attribute(gimli::DW_AT_bit_size).filter(|b| (1..=64).contains(b)) else {
+        return Some((offset, None));
+    };
+    if let Some(start) = attribute(gimli::DW_AT_data_bit_offset) {
+        return Some((start, Some(bits)));
+    }
+    // The older form counts from the most significant bit of the storage unit.
+    let storage = attribute(gimli::DW_AT_byte_size).or_else(|| size_of(debug, of))?;
+    let from_top = attribute(gimli::DW_AT_bit_offset).unwrap_or(0);
+    let start = offset
+        .checked_add(storage.checked_mul(8)?)?
+        .checked_sub(from_top.checked_add(bits)?)?;
+    Some((start, Some(bits)))
+}
+
+/// A number as it is printed.
+pub(crate) fn integer(value: u128, size: u64, is_signed: bool) -> String {
+    match is_signed {
+        true => signed(value, size).to_string(),
+        false => value.to_string(),
+    }
+}
+
 /// What to say for bytes that are not known.
 fn missing(object: &Object) -> &'static str {
     match object.address {
@@ -428,44 +467,92 @@ fn missing(object: &Object) -> &'static str {
     }
 }
 
+/// Text in quotes; a long run of one character is counted instead, and takes the room of a short
+/// one.
+fn quoted(bytes: &[u8], cut: bool) -> String {
+    let mut parts: Vec<String> = Vec::new();
+    let text = |from: usize, to: usize| format!("\"{}\"", escape(&bytes[from..to], b'"'));
+    let (mut plain, mut at, mut room) = (0, 0, LONGEST_STRING);
+    while at < bytes.len() && room > 0 {
+        let run = bytes[at..].iter().take_while(|b| **b == bytes[at]).count();
+        if run > REPEATS {
+            if plain < at {
+                parts.push(text(plain, at));
+            }
+            let shown = escape(&[bytes[at]], b'\'');
+            parts.push(format!("'{shown}' <repeats {run} times>"));
+            plain = at + run;
+            at = plain;
+            room = room.saturating_sub(REPEATS);
+        } else {
+            let run = run.min(room);
+            at += run;
+            room -= run;
+        }
+    }
+    if plain < at || parts.is_empty() {
+        parts.push(text(plain, at));
+    }
+    let dots = if cut || at < bytes.len() { "..." } else { "" };
+    format!("{}{dots}", parts.join(", "))
+}
+
 fn signed(value: u128, size: u64) -> i128 {
     let unused = 128 - (size.clamp(1, 16) * 8) as u32;
     ((value << unused) as i128) >> unused
 }
 
-fn float(bits: u128, size: u64) -> String {
-    let text = match size {
-        4 => format!("{:?}", f32::from_bits(bits as u32)),
-        8 => format!("{:?}", f64::from_bits(bits as u64)),
-        _ => return extended(bits),
-    };
-    match text.as_str() {
-        "NaN" => "nan".into(),
-        _ => text.strip_suffix(".0").unwrap_or(&text).to_string(),
+pub(crate) fn float(bits: u128, size: u64) -> String {
+    match size {
+        4 => shortened(f64::from(f32::from_bits(bits as u32)), 9),
+        8 => shortened(f64::from_bits(bits as u64), 17),
+        _ => extended(bits),
     }
+}
+
+/// A number to so many digits, as `%g` has it.
+fn shortened(value: f64, digits: usize) -> String {
+    if value.is_nan() {
+        return "nan".to_owned();
+    }
+    if value.is_infinite() {
+        return if value > 0.0 { "inf" } else { "-inf" }.to_owned();
+    }
+    let scientific = format!("{value:.*e}", digits - 1);
+    let Some((mantissa, exponent)) = scientific.split_once('e') else {
+        return scientific;
+    };
+    let exponent: i32 = exponent.parse().unwrap_or(0);
+    let trimmed = |text: &str| match text.contains('.') {
+        true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
+        false => text.to_owned(),
+    };
+    if exponent < -4 || exponent >= digits as i32 {
+        let sign = if exponent < 0 { '-' } else { '+' };
+        return format!("{}e{sign}{:02}", trimmed(mantissa), exponent.abs());
+    }
+    let decimals = (digits as i32 - 1 - exponent).max(0) as usize;
+    trimmed(&format!("{value:.decimals$}"))
 }
 
 /// An 80-bit x87 number, rounded to what a `f64` can show.
 fn extended(bits: u128) -> String {
+    shortened(extended_value(bits), 18)
+}
+
+pub(crate) fn extended_value(bits: u128) -> f64 {
     let mantissa = bits as u64;
     let exponent = i32::from((bits >> 64) as u16 & 0x7fff);
     let sign = if (bits >> 79) & 1 != 0 { -1.0 } else { 1.0 };
     if exponent == 0x7fff {
         let infinite = mantissa << 1 == 0;
-        return float(
-            u128::from(
-                if infinite {
-                    sign * f64::INFINITY
-                } else {
-                    f64::NAN
-                }
-                .to_bits(),
-            ),
-            8,
-        );
+        return if infinite {
+            sign * f64::INFINITY
+        } else {
+            f64::NAN
+        };
     }
-    let value = sign * (mantissa as f64) * 2f64.powi((exponent - 16383 - 63).clamp(-1100, 1023));
-    float(u128::from(value.to_bits()), 8)
+    sign * (mantissa as f64) * 2f64.powi((exponent - 16383 - 63).clamp(-1100, 1023))
 }
 
 fn character(value: u128, size: u64, is_signed: bool) -> String {

@@ -9,6 +9,7 @@ use crate::backtrace::Argument;
 use crate::debug::Die;
 use crate::elf::Bytes;
 use crate::evaluate::Unavailable;
+use crate::expression::ValuePlace;
 use crate::locate::Located;
 use crate::program::{Memory, Program};
 use crate::render::{Object, Renderer};
@@ -118,7 +119,7 @@ impl Program {
 }
 
 impl<'a> View<'a> {
-    fn die(&self, offset: Offset) -> Die<'a> {
+    pub(crate) fn die(&self, offset: Offset) -> Die<'a> {
         Die {
             unit: self.unit,
             offset,
@@ -126,7 +127,7 @@ impl<'a> View<'a> {
     }
 
     /// The parameters of a function in the order of its declaration.
-    fn parameters(&self, function: &Located) -> Vec<Die<'a>> {
+    pub(crate) fn parameters(&self, function: &Located) -> Vec<Die<'a>> {
         let Some(scope) = function.scopes.first() else {
             return Vec::new();
         };
@@ -194,21 +195,38 @@ impl<'a> View<'a> {
         })
     }
 
-    fn contents(&self, die: Die<'a>, size: u64) -> Result<Object, Unavailable> {
-        let entry = die
-            .entry()
-            .ok_or_else(|| Unavailable::Invalid("a variable is not where it should be".into()))?;
-        if let Some(location) = entry.attr_value(gimli::DW_AT_location) {
-            return self.object(&location, size);
+    pub(crate) fn contents(&self, die: Die<'a>, size: u64) -> Result<Object, Unavailable> {
+        if die.entry().is_none() {
+            let reason = "a variable is not where it should be";
+            return Err(Unavailable::Invalid(reason.into()));
         }
-        if let Some((_, value)) = self.debug.inherited(die, gimli::DW_AT_const_value) {
+        let own = die
+            .entry()
+            .and_then(|e| e.attr_value(gimli::DW_AT_location));
+        if own.is_none()
+            && let Some((_, value)) = self.debug.inherited(die, gimli::DW_AT_const_value)
+        {
             return constant(&value, size).ok_or(Unavailable::OptimizedOut);
         }
-        // Only a static variable keeps its location in the entry this one is an instance of.
-        match self.debug.inherited(die, gimli::DW_AT_location) {
-            Some((_, location)) => self.object(&location, size),
+        match self.location(die) {
+            Some(location) => self.object(&location, size),
             None => Err(Unavailable::OptimizedOut),
         }
+    }
+
+    /// Only a static variable keeps its location in the entry this one is an instance of.
+    fn location(&self, die: Die<'a>) -> Option<Value> {
+        let own = die.entry()?.attr_value(gimli::DW_AT_location);
+        own.or_else(|| {
+            let (_, location) = self.debug.inherited(die, gimli::DW_AT_location)?;
+            Some(location)
+        })
+    }
+
+    /// Where a variable of `size` bytes is, from its first byte on.
+    pub(crate) fn places(&self, die: Die<'a>, size: u64) -> Vec<ValuePlace> {
+        self.location(die)
+            .map_or(Vec::new(), |location| self.places_of(&location, size))
     }
 }
 

@@ -5,11 +5,13 @@ use std::cell::OnceCell;
 use gimli::UnitRef;
 
 use crate::debug::{Debug, Die};
+use crate::effects::RegRange;
 use crate::elf::Bytes;
 use crate::evaluate::{self, DEEPEST, Piece, Surroundings, Unavailable, bits};
+use crate::expression::ValuePlace;
 use crate::module::Module;
 use crate::program::{Memory, Program};
-use crate::registers::{KnownRegisters, name_of};
+use crate::registers::{FS_BASE, KnownRegisters, name_of};
 use crate::render::Object;
 use crate::unit::{Offset, Value};
 use crate::unwind::{How, RawFrame};
@@ -147,6 +149,36 @@ impl<'a> View<'a> {
         Ok(object)
     }
 
+    /// Where the bytes of a variable are.
+    pub(crate) fn places_of(&self, location: &Value, size: u64) -> Vec<ValuePlace> {
+        let encoding = self.unit.unit.encoding();
+        let pieces = self
+            .expression(location)
+            .and_then(|e| evaluate::pieces(e, encoding, None, self, 0));
+        let mut left = size;
+        let mut out = Vec::new();
+        for piece in pieces.unwrap_or_default() {
+            let len = piece.size_in_bits.map_or(left, |b| b / 8).min(left);
+            left -= len;
+            let skip = piece.bit_offset.unwrap_or(0) / 8;
+            out.push(match piece.location {
+                gimli::Location::Address { address } => ValuePlace::Memory { address, len },
+                gimli::Location::Register { register } => {
+                    let range = register_range(register.0).filter(|r| {
+                        skip.checked_add(len)
+                            .is_some_and(|end| end <= u64::from(r.len))
+                    });
+                    match range {
+                        Some(r) => ValuePlace::Register(r.part(skip as u16, len as u16)),
+                        None => ValuePlace::Nowhere { len },
+                    }
+                }
+                _ => ValuePlace::Nowhere { len },
+            });
+        }
+        out
+    }
+
     fn piece(
         &self,
         piece: &Piece,
@@ -205,6 +237,16 @@ impl<'a> View<'a> {
     }
 }
 
+/// A register by DWARF's number.
+fn register_range(number: u16) -> Option<RegRange> {
+    const HARDWARE: [u16; 16] = [0, 2, 1, 3, 6, 7, 5, 4, 8, 9, 10, 11, 12, 13, 14, 15];
+    match number {
+        0..=15 => Some(RegRange::general(HARDWARE[usize::from(number)])),
+        17..=32 => Some(RegRange::vector(number - 17).part(0, 16)),
+        _ => None,
+    }
+}
+
 impl Surroundings for View<'_> {
     fn register(&self, number: u16) -> Option<u64> {
         let registers = &self.frame.registers;
@@ -258,6 +300,12 @@ impl Surroundings for View<'_> {
 
     fn indexed(&self, index: gimli::DebugAddrIndex) -> Option<u64> {
         self.unit.address(index).ok()
+    }
+
+    fn thread_local(&self, offset: u64) -> Option<u64> {
+        let base = self.frame.registers.get(FS_BASE)?;
+        self.program
+            .thread_local(self.module, base, offset, self.memory)
     }
 
     fn entry_value(&self, of: &gimli::Expression<Bytes>, depth: u32) -> Result<u64, Unavailable> {

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use harness::{Core, compile, crash, directory};
-use image::{Mapping, Program};
+use image::cfg::Graphs;
+use image::{Mapping, Memory, Program};
 
 const SOURCE: &str = r#"
 #include <stdio.h>
@@ -29,6 +30,14 @@ impl Random {
     }
     fn below(&mut self, limit: usize) -> usize {
         (self.next() % limit as u64) as usize
+    }
+}
+
+struct Nothing;
+
+impl Memory for Nothing {
+    fn read(&self, _: u64, _: &mut [u8]) -> bool {
+        false
     }
 }
 
@@ -63,6 +72,24 @@ fn interrogate(core: &Core, program: &Path, damaged: &Path) {
     let code = core.mappings.iter().find(|m| m.executable).unwrap();
     for pc in (code.start..code.end).step_by(64) {
         image.locate(pc);
+    }
+    if let Some(frame) = frames.first() {
+        for text in [
+            "p",
+            "p.next->a",
+            "s[2]",
+            "d * 2",
+            "*nothing",
+            "(struct pair *)s",
+            "nowhere",
+        ] {
+            let _ = image.evaluate(text, frame, core);
+        }
+    }
+    // Code from the damaged file, not from memory.
+    let mut graphs = Graphs::new();
+    for pc in (code.start..code.end).step_by(64) {
+        graphs.control(&image, &Nothing, pc);
     }
     image.warnings();
     image.modules();

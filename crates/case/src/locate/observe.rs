@@ -14,7 +14,7 @@ use super::report::Line;
 use super::{Folders, Judged, LocateAudience, LocateRequest, Method, TestEnd, recording_name};
 use crate::Error;
 use crate::meta::{Figures, Meta};
-use crate::moment::load;
+use crate::moment;
 use crate::run::{describe, stored_names};
 use crate::store::Store;
 
@@ -214,7 +214,7 @@ fn look_around(folder: &Path) -> Result<Survey, guest::Error> {
     let first = replay.mappings()?;
     replay.run(&Until::end())?;
     let mappings = replay.mappings()?;
-    let program = load(&mappings, replay.names());
+    let program = moment::program(&mappings, replay.names());
     let mut ranges: Vec<(u64, u64)> = program
         .code_with_lines()
         .into_iter()

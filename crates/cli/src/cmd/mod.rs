@@ -1,12 +1,15 @@
 //! The verbs.
 
+mod chaos;
 mod info;
 mod locate;
 mod ls;
 mod replay;
 mod rm;
 mod run;
+mod schedule;
 mod slice;
+mod value;
 
 use std::io::Write;
 
@@ -31,7 +34,11 @@ pub(crate) fn dispatch(args: &Args) -> Result<Exit> {
         Verb::Replay(a) => replay::replay(&case, a, paint),
         Verb::Locate(a) => locate::locate(&case, a, paint),
         Verb::Slice(a) => slice::slice(&case, a, paint),
+        Verb::Where(a) => value::history(&case, a, paint),
+        Verb::Value(a) => value::value(&case, a),
+        Verb::Source(a) => value::source(&case, a, paint),
         Verb::Ls(a) => ls::ls(&case, a),
+        Verb::Schedule(a) => schedule::schedule(&case, a),
         Verb::Info(a) => info::info(&case, a),
         Verb::Rm(a) => rm::rm(&case, a),
     }

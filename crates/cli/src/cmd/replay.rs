@@ -38,9 +38,15 @@ pub(crate) fn replay(case: &Case, args: &ReplayArgs, paint: Paint) -> Result<Exi
     if !telling.quiet {
         match (&report.end, &report.crash) {
             (ReplayEnd::Stopped(position), _) => {
-                say(&render::position(position, &report.recording, paint));
+                let all = args.all_threads;
+                say(&render::position(position, &report.recording, all, paint));
             }
-            (_, Some(crash)) => say(&render::crash(crash, paint)),
+            (_, Some(crash)) => say(&render::crash(crash, args.all_threads, paint)),
+            (ReplayEnd::Ended(Ended::Deadlocked), None) => {
+                if let Some(deadlock) = &report.deadlock {
+                    say(&render::deadlock(deadlock, paint));
+                }
+            }
             (ReplayEnd::Ended(Ended::Killed { signal }), None) => {
                 say(&render::killed(*signal, &report.recording, paint));
             }

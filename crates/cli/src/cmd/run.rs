@@ -1,5 +1,7 @@
 //! `wherefore run`.
 
+use std::rc::Rc;
+
 use anyhow::Result;
 use case::{Case, Ended, RunRequest};
 
@@ -10,12 +12,25 @@ use crate::render::{self, Paint, say};
 
 pub(crate) fn run(case: &Case, args: &RunArgs, paint: Paint) -> Result<Exit> {
     let (program, rest) = args.command.split_first().expect("clap asks for a program");
-    let report = case.run(&RunRequest {
+    let request = RunRequest {
         program: program.into(),
         args: rest.to_vec(),
         name: args.name.clone(),
-    })?;
+        seed: args.seed,
+        schedule: args.schedule.clone(),
+        chaos: None,
+    };
+    if let Some(runs) = args.chaos {
+        return super::chaos::chaos(case, args, request, runs, paint);
+    }
     let telling = &args.telling;
+    let quiet = telling.quiet || telling.json;
+    let stuck = move |d: &case::DeadlockReport| {
+        if !quiet {
+            say(&render::deadlock(d, paint));
+        }
+    };
+    let report = case.run(&request, Rc::new(stuck))?;
     let exit = Exit::of(&report.ended);
     if telling.json {
         json(&report, telling)?;
@@ -25,8 +40,11 @@ pub(crate) fn run(case: &Case, args: &RunArgs, paint: Paint) -> Result<Exit> {
         for note in &report.notes {
             say(&format!("wherefore: note: {note}\n"));
         }
+        if let Some(deadlock) = &report.deadlock {
+            say(&render::deadlock(deadlock, paint));
+        }
         match (&report.crash, &report.ended) {
-            (Some(crash), _) => say(&render::crash(crash, paint)),
+            (Some(crash), _) => say(&render::crash(crash, args.all_threads, paint)),
             (None, Ended::Killed { signal }) => {
                 say(&render::killed(*signal, &report.recording, paint));
             }

@@ -3,9 +3,9 @@
 use case::{CrashReport, RecordingName};
 
 use super::paint::Paint;
-use super::{number, position};
+use super::{number, position, threads};
 
-pub(crate) fn crash(c: &CrashReport, paint: Paint) -> String {
+pub(crate) fn crash(c: &CrashReport, all_threads: bool, paint: Paint) -> String {
     let p = &c.position;
     let mut out = format!(
         "\n{} {}\n",
@@ -28,7 +28,12 @@ pub(crate) fn crash(c: &CrashReport, paint: Paint) -> String {
     if !c.is_fault {
         // Somebody asked the program to end; a long report would be noise.
         if let Some(frame) = p.stack.frames.first() {
-            out += &format!("  {} {}\n", paint.rule("-->"), position::whereabouts(frame));
+            let place = position::whereabouts(frame);
+            let thread = p
+                .thread
+                .as_ref()
+                .map_or(String::new(), |t| format!(" ({})", threads::label(t)));
+            out += &format!("  {} {place}{thread}\n", paint.rule("-->"));
         }
         return out + &further(&c.recording, p.step);
     }
@@ -46,11 +51,12 @@ pub(crate) fn crash(c: &CrashReport, paint: Paint) -> String {
             position::whereabouts(&p.stack.frames[0])
         );
     }
-    out += &position::stack(p, paint);
+    out += &position::stack(&p.stack, &position::heading("backtrace", p), paint);
+    out += &threads::others(&p.threads, all_threads, paint);
     out + &further(&c.recording, p.step)
 }
 
-fn further(recording: &str, step: u64) -> String {
+pub(super) fn further(recording: &str, step: u64) -> String {
     format!(
         "recorded as {recording}, step {}; to look further:\n  wherefore replay {recording} --to {step}\n",
         number(step)

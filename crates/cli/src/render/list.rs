@@ -140,6 +140,12 @@ pub(crate) fn info(r: &InfoReport) -> String {
             ),
         );
         line("signals", number(f.signals));
+        for (i, t) in m.threads.iter().enumerate().filter(|_| m.threads.len() > 1) {
+            line(if i == 0 { "threads" } else { "" }, thread(t));
+        }
+        if m.seed != 0 {
+            line("seed", m.seed.to_string());
+        }
         line("translated", format!("{} blocks", number(f.blocks)));
         line("events", bytes(f.event_bytes));
     }
@@ -169,6 +175,26 @@ pub(crate) fn info(r: &InfoReport) -> String {
         );
     }
     out
+}
+
+fn thread(t: &case::ThreadInfo) -> String {
+    let name = t
+        .name
+        .as_deref()
+        .map_or(String::new(), |n| format!(" \"{}\"", clean(n)));
+    let from = t.creator.map_or(String::new(), |c| {
+        format!(", created by {c} at step {}", number(t.began))
+    });
+    let to = t
+        .ended
+        .map_or(String::new(), |e| format!(", ended at {}", number(e)));
+    let s = if t.turns == 1 { "" } else { "s" };
+    format!(
+        "{}{name}: {} steps in {} turn{s}{from}{to}",
+        t.number,
+        number(t.steps),
+        number(t.turns)
+    )
 }
 
 /// In UTC: the time zone of the reader may not be that of the recording.

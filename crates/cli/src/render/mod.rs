@@ -9,6 +9,8 @@ mod paint;
 mod position;
 mod slice;
 mod stats;
+mod threads;
+mod value;
 
 use std::io::Write;
 
@@ -21,6 +23,8 @@ pub(crate) use paint::Paint;
 pub(crate) use position::position;
 pub(crate) use slice::{edge, instance, place, slice, slice_stats};
 pub(crate) use stats::stats;
+pub(crate) use threads::{chaos, deadlock, schedule};
+pub(crate) use value::{history, source, value};
 
 use case::{Ended, RecordingName};
 
@@ -37,6 +41,7 @@ pub(crate) fn phrase(ended: &Ended) -> String {
         Ended::Running { pid, .. } => format!("running (pid {pid})"),
         Ended::Exited { status } => format!("exit {status}"),
         Ended::Killed { signal } => case::signal_name(*signal),
+        Ended::Deadlocked => "deadlock".to_owned(),
         Ended::Failed { .. } => "failed".to_owned(),
         Ended::Aborted => "aborted".to_owned(),
     }
@@ -46,6 +51,7 @@ pub(crate) fn ended(name: &RecordingName, ended: &Ended) -> String {
     let how = match ended {
         Ended::Exited { status } => format!("exited with status {status}"),
         Ended::Killed { signal } => format!("died of {}", case::signal_name(*signal)),
+        Ended::Deadlocked => "was ended in a deadlock".to_owned(),
         other => phrase(other),
     };
     format!("wherefore: {name}: the program {how}\n")

@@ -1,16 +1,21 @@
 //! Where a guest stands: source excerpt, instruction, call stack.
 
-use case::{Excerpt, Frame, Position, RecordingName};
+use case::{Excerpt, Frame, FrameList, Position, RecordingName};
 
 use super::paint::Paint;
-use super::{WIDTH, clean, cut, number};
+use super::{WIDTH, clean, cut, number, threads};
 
 /// Longer argument values are cut.
 const VALUE: usize = 60;
 
 /// The text for a stop at a step.
-pub(crate) fn position(p: &Position, name: &RecordingName, paint: Paint) -> String {
-    let mut out = paint.strong(&format!("step {} of {name}", number(p.step)));
+pub(crate) fn position(
+    p: &Position,
+    name: &RecordingName,
+    all_threads: bool,
+    paint: Paint,
+) -> String {
+    let mut out = paint.strong(&heading(&format!("step {} of {name}", number(p.step)), p));
     out.push('\n');
     out += &source_place(p, paint);
     if let Some(e) = &p.excerpt
@@ -19,8 +24,17 @@ pub(crate) fn position(p: &Position, name: &RecordingName, paint: Paint) -> Stri
         out += &format!("  stands in    {}\n", whereabouts(&p.stack.frames[0]));
     }
     out += &instruction(p);
-    out += &stack(p, paint);
+    out += &stack(&p.stack, "backtrace", paint);
+    out += &threads::others(&p.threads, all_threads, paint);
     out
+}
+
+/// With the thread, if there are several.
+pub(super) fn heading(text: &str, p: &Position) -> String {
+    match &p.thread {
+        Some(thread) => format!("{text}, {}", threads::label(thread)),
+        None => text.to_owned(),
+    }
 }
 
 /// The source text, or as much as is known instead.
@@ -114,18 +128,21 @@ fn short(file: &std::path::Path) -> String {
     shown.display().to_string()
 }
 
-pub(super) fn stack(p: &Position, paint: Paint) -> String {
-    let list = &p.stack;
+pub(super) fn stack(list: &FrameList, heading: &str, paint: Paint) -> String {
     if list.frames.is_empty() {
         return String::new();
     }
-    let mut out = paint.strong("backtrace");
+    let mut out = paint.strong(heading);
     out.push('\n');
     let mut guessing = false;
-    // What called main is the same in every program.
+    // What called main, or a thread's first function, is the same in every program.
     let is_start = |f: &Frame| {
         let name = f.function.as_deref().unwrap_or("");
-        name.starts_with("__libc_start") || name == "_start"
+        name.starts_with("__libc_start")
+            || name == "_start"
+            || name == "start_thread"
+            || name.starts_with("__clone")
+            || name.starts_with("clone3")
     };
     let start = list.frames.iter().position(is_start).filter(|i| *i > 0);
     let shown = start.unwrap_or(list.frames.len());

@@ -55,6 +55,9 @@ impl Engine {
         }
         block.flip(&self.flipped);
         block.observe(&self.observed);
+        if let Some(hunt) = &mut self.hunt {
+            hunt.look(&block);
+        }
         self.guard_pages(&block.ranges)?;
         let region = self.region_for(pc)?;
         let request = Request {

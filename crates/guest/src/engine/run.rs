@@ -147,6 +147,7 @@ impl Engine {
     ) -> Result<Stop, Error> {
         self.regs.rip = pc;
         let step = self.step()?.wrapping_add_signed(i64::from(uncounted));
+        self.note_use()?;
         self.reset_step(step)?;
         if rcx_saved {
             self.regs.rcx = self.slot(slot::RCX)?;

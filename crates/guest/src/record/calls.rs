@@ -18,6 +18,7 @@ impl Recorder {
         self.engine.stats.syscalls += 1;
         self.engine.stats.syscall_stops += 1;
         let call = self.engine.call();
+        self.noticed(call.nr);
         match abi::class(&call) {
             Class::Process => self.process_call(&call),
             Class::AddressSpace => self.address_space_call(&call),
@@ -59,7 +60,11 @@ impl Recorder {
         let writes = self.outside_writes(call, ret, effects.file.as_ref())?;
         effects.writes.extend(writes);
         self.log(Kind::Call, call.nr as u32, ret, effects.encode())?;
+        self.engine.follow_names(call, ret);
         self.engine.return_from_call(ret);
+        if self.engine.threads.several() && self.policy.after_call() {
+            self.turn_until = self.engine.step()?;
+        }
         Ok(None)
     }
 
@@ -91,6 +96,15 @@ impl Recorder {
                     ..Default::default()
                 },
             );
+        }
+        if crate::futex::is_newer_futex(call.nr) {
+            let name = abi::name(call.nr).unwrap_or("futex");
+            self.note(format!("{name} is not supported: it fails with ENOSYS"));
+            let effects = CallEffects {
+                args: call.args,
+                ..Default::default()
+            };
+            return self.finish(call, -i64::from(libc::ENOSYS), effects);
         }
         if self.hides_output(call) {
             let effects = CallEffects {
@@ -126,6 +140,13 @@ impl Recorder {
             action,
             believed: self.engine.trap_blocked,
         };
+        let prepared = match nr {
+            libc::SYS_futex => match self.futex(call, prepared)? {
+                Ok(end) => return Ok(end),
+                Err(prepared) => prepared,
+            },
+            _ => prepared,
+        };
         if !self.engine.threads.several() {
             let outcome = self.engine.guest_call(call)?;
             return self.complete(call, prepared, outcome);
@@ -134,7 +155,7 @@ impl Recorder {
             let outcome = self.engine.guest_call(call)?;
             let end = self.complete(call, prepared, outcome)?;
             return if end.is_none() {
-                self.yield_turn()
+                self.yield_turn(Why::Yield)
             } else {
                 Ok(end)
             };
@@ -146,10 +167,7 @@ impl Recorder {
         self.turn_step = self.engine.step()?;
         match self.call_or_wait(call, prepared)? {
             Some((prepared, outcome)) => self.complete(call, prepared, outcome),
-            None => {
-                self.turn_until = self.turn_step + QUANTUM;
-                self.pass_turn(false)
-            }
+            None => self.pass_turn(Why::Blocked),
         }
     }
 

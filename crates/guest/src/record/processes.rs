@@ -1,6 +1,7 @@
 //! Exit, exec and fork while recording. Children run natively, outside the recording.
 
 use super::*;
+use crate::threads::Threads;
 
 impl Recorder {
     pub(super) fn process_call(&mut self, call: &Call) -> Result<Option<End>, Error> {
@@ -49,6 +50,11 @@ impl Recorder {
                 engine.stats = std::mem::take(&mut self.engine.stats);
                 engine.stats.translated += self.engine.cache.translated;
                 engine.pending = std::mem::take(&mut self.engine.pending);
+                let (atomics, accesses) = self.policy.wants();
+                engine.hunt = Some(Hunt::for_sites(atomics, accesses));
+                engine.threads = Threads::new(engine.tracee.0, step);
+                self.sites = Sites::default();
+                self.turn_began = step;
                 self.engine = engine;
                 self.names = names;
                 self.outside = Outside::default();

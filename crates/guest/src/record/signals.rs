@@ -56,7 +56,9 @@ impl Recorder {
         self.log(Kind::Signal, p.signal as u32, 1, payload)?;
         if let Some(mut f) = self.on_crash.take() {
             self.engine.refresh_maps()?;
-            f(&Crash::of(&self.engine, p, &self.names));
+            let in_call: Vec<ThreadId> = self.waiting.iter().map(|w| w.thread).collect();
+            let threads = self.engine.thread_views(&in_call, &[]);
+            f(&Crash::of(&self.engine, p, threads, &self.names));
         }
         self.engine.unprotect_all()?;
         self.engine.make_deliverable()?;
@@ -67,6 +69,12 @@ impl Recorder {
         tracee.set_siginfo(&p.info)?;
         tracee.resume(Resume::Deliver(p.signal))?;
         self.wait_for_leader()
+    }
+
+    /// Ends the guest, all of its threads.
+    pub(crate) fn kill_all(&mut self) -> Result<(), Error> {
+        crate::ptrace::send_kill(Tracee(self.leader));
+        self.wait_for_leader().map(drop)
     }
 
     /// The whole guest is ending: waits for that, whatever else its threads report.

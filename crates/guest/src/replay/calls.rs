@@ -10,6 +10,11 @@ impl Replay {
         self.engine.stats.syscalls += 1;
         let call = self.engine.call();
         let step = self.engine.step()?;
+        // What the call did before it began to wait.
+        while matches!(&self.next, Some(e) if e.kind == Kind::Memory && e.step == step) {
+            let event = self.take()?.expect("just seen");
+            self.put_effects(&CallEffects::decode(&event.payload)?)?;
+        }
         if matches!(&self.next, Some(e) if e.kind == Kind::Switch && e.step == step) {
             // The thread waits in this call while others have their turn.
             self.in_call.push(self.engine.threads.current);
@@ -27,6 +32,7 @@ impl Replay {
             if let Some(e) = self.next.as_ref().filter(|e| e.kind == Kind::End) {
                 let end = End::from_wait_status(e.result);
                 self.engine.stats.steps = step;
+                self.in_call.push(self.engine.threads.current);
                 return Ok(Some(end));
             }
             return Err(self.diverged(&format!("the guest calls {}", abi::describe(&call, None))));
@@ -36,6 +42,7 @@ impl Replay {
         if event.kind == Kind::Spot {
             self.spot_effects(&call, &event)?;
             self.forward(&call, ret);
+            self.engine.follow_names(&call, ret);
             self.engine.return_from_call(ret);
             return Ok(None);
         }
@@ -63,7 +70,9 @@ impl Replay {
             }
             Class::Process => match call.nr as i64 {
                 libc::SYS_exit if self.engine.threads.several() => {
-                    self.gone.push(self.engine.threads.current);
+                    let id = self.engine.threads.current;
+                    self.gone.push(id);
+                    self.engine.threads.ended(id, step);
                     return Ok(None);
                 }
                 libc::SYS_exit | libc::SYS_exit_group => {
@@ -78,6 +87,7 @@ impl Replay {
             },
             _ => {}
         }
+        self.engine.follow_names(&call, ret);
         self.engine.return_from_call(ret);
         Ok(None)
     }
@@ -337,7 +347,7 @@ impl Replay {
         let event = event.ok_or(Error::damaged("an exec has no image"))?;
         let snapshot = Snapshot::decode(&event.payload)?;
         // Whichever thread has made the call is the only one left, and the first.
-        self.engine.threads = Threads::new();
+        self.engine.threads = Threads::new(snapshot.pid as i32, step);
         self.engine.last_fault = crate::signals::LastFault::default();
         self.gone.clear();
         self.in_call.clear();

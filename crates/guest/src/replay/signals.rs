@@ -75,7 +75,7 @@ impl Replay {
         self.engine.stats.steps = self.engine.step()?;
         if let Some(mut f) = self.on_crash.take() {
             self.engine.refresh_maps()?;
-            f(&Crash::of(&self.engine, p, &self.names));
+            f(&Crash::of(&self.engine, p, self.threads(), &self.names));
         }
         Ok(End::Killed(p.signal))
     }
@@ -122,7 +122,7 @@ impl Replay {
         let mut green = self.engine.green_state()?;
         green.altstack = crate::engine::DISABLED_STACK;
         self.engine
-            .add_thread(self.engine.tracee, regs, Some(green))
+            .add_thread(self.engine.tracee, ret as i32, regs, Some(green))
             .map(drop)
     }
 }

@@ -342,6 +342,6 @@ mod tests {
         check(|c| c.store_imm32_based(Gpr(13), 7), "mov dword ptr [r13],7");
         check(|c| c.store_imm32_based(Gpr(0), 7), "mov dword ptr [rax],7");
         check(|c| c.lea_based(Gpr(9), 36), "lea r9,[r9+24h]");
-        check(|c| c.set_condition(4, Gpr(8), 4), "sete byte ptr [r8+4]");
+        check(|c| c.set_condition(4, Gpr(8), 4), "sete [r8+4]");
     }
 }

@@ -27,7 +27,7 @@ const RBP: usize = 5;
 
 /// Most bytes that one step adds to the tape: the registers of an address, of a string
 /// instruction afterwards, and at the way out rsp, rbp and the head of the record; a gather more.
-pub(crate) const MAX_BYTES_PER_STEP: u64 = 160;
+pub(crate) const MAX_BYTES_PER_STEP: u64 = 104;
 
 /// Longest taped superblock, so that there are slots enough for its values.
 pub(crate) const MAX_INSNS: usize = 48;

@@ -163,7 +163,8 @@ pub(super) fn instruction(b: &mut Builder<'_>) -> bool {
             let count = RCX.part(0, size);
             b.set(count, 0, smallvec![whole(count)]);
         }
-        _ if condition != ConditionCode::None => conditional(b),
+        // Not `cmpccxadd`, which has three operands.
+        _ if condition != ConditionCode::None && b.i.op_count() < 3 => conditional(b),
         _ => return false,
     }
     true

@@ -139,7 +139,7 @@ fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap())
 }
 
-fn read_core(path: &Path, program: &Path) -> Core {
+pub fn read_core(path: &Path, program: &Path) -> Core {
     let data = std::fs::read(path).unwrap();
     let table = u64_at(&data, 32) as usize;
     let count = usize::from(u16::from_le_bytes(data[56..58].try_into().unwrap()));

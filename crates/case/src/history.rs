@@ -1,0 +1,304 @@
+//! Values of variables, who wrote them, and which lines ran.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::rc::Rc;
+
+use flow::{Execution, FrameId, Node};
+use image::{Evaluated, ValuePlace};
+use serde::Serialize;
+
+use crate::Error;
+use crate::frames;
+use crate::moment::{self, Guest};
+use crate::point::Point;
+use crate::replay::Audience;
+use crate::slice::{Instance, Report, SourcePlace, is_own};
+use crate::store::{RecordingName, Store};
+use crate::trace::Traced;
+
+/// Which variable, where.
+#[derive(Clone, Debug)]
+pub struct ValueRequest {
+    pub recording: Option<String>,
+    pub expression: String,
+    /// The crash if absent.
+    pub at: Option<Point>,
+    /// Writers to be shown, for a history.
+    pub most: usize,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct ValueReport {
+    pub recording: RecordingName,
+    pub at: Instance,
+    pub expression: String,
+    pub value: String,
+    #[serde(rename = "type")]
+    pub type_name: String,
+    pub address: Option<u64>,
+    pub size: Option<u64>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct HistoryReport {
+    #[serde(flatten)]
+    pub now: ValueReport,
+    /// The latest first.
+    pub writes: Vec<PastWrite>,
+    /// There were more.
+    pub more: bool,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct PastWrite {
+    #[serde(flatten)]
+    pub by: Instance,
+    pub text: Option<String>,
+    /// Where in a library that was.
+    pub inside: Option<SourcePlace>,
+    /// What was there afterwards, in hexadecimal, as a number if it is as long as one.
+    pub value: String,
+}
+
+/// A line that ran.
+#[derive(Clone, Debug, Serialize)]
+pub struct RanLine {
+    pub line: u32,
+    pub times: u64,
+    pub text: Option<String>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct SourceReport {
+    pub recording: RecordingName,
+    pub files: BTreeMap<PathBuf, Vec<RanLine>>,
+    pub steps: u64,
+}
+
+impl Traced {
+    /// Takes the guest to an execution; `None` for the end.
+    pub(crate) fn go(&mut self, at: Option<Execution>) -> Result<(), Error> {
+        let step = at.map_or(self.steps, |e| e.step);
+        let here = self.replay.step().map_err(|e| self.wrong(e))?;
+        if here == step {
+            return Ok(());
+        }
+        self.replay.goto(step).map_err(|e| self.wrong(e))?;
+        Ok(())
+    }
+
+    fn wrong(&self, error: guest::Error) -> Error {
+        Error::Engine {
+            name: self.name.clone(),
+            error,
+        }
+    }
+
+    /// The instruction itself if it is the user's own, else the call that led to it, if there is one.
+    fn shown(&self, node: Node, mut frame: FrameId) -> Node {
+        let mut at = node;
+        while !is_own(&self.program, at.pc) {
+            let f = self.roll.frame(frame);
+            if f.call.pc == 0 {
+                return node;
+            }
+            (at, frame) = (f.call, f.parent);
+        }
+        at
+    }
+
+    /// Evaluates an expression where the guest stands.
+    pub(crate) fn evaluate(&self, expression: &str) -> Result<Evaluated, Error> {
+        let mut registers = moment::registers(&self.replay.regs());
+        registers.xmm = self.replay.vector_state().ok().and_then(|s| vectors(&s));
+        let memory = Guest(&self.replay);
+        let frames = self.program.unwind(&registers, &memory, 1);
+        let frame = frames
+            .first()
+            .ok_or(Error::Request("there is no frame here".into()))?;
+        self.program
+            .evaluate(expression, frame, &memory)
+            .map_err(|e| {
+                let mark = " ".repeat(expression[..e.at.min(expression.len())].chars().count());
+                Error::Request(format!("{}\n  {expression}\n  {mark}^", e.reason))
+            })
+    }
+}
+
+/// The xmm registers in an XSAVE area.
+fn vectors(state: &[u8]) -> Option<[u128; 16]> {
+    const AT: usize = 160;
+    let bytes = state.get(AT..AT + 256)?;
+    let mut out = [0; 16];
+    for (x, b) in out.iter_mut().zip(bytes.chunks_exact(16)) {
+        *x = u128::from_le_bytes(b.try_into().ok()?);
+    }
+    Some(out)
+}
+
+fn here(traced: &mut Traced, request: &ValueRequest) -> Result<ValueReport, Error> {
+    let point = request.at.clone().unwrap_or(Point::Crash);
+    let found = traced.find(&point)?;
+    traced.go(found)?;
+    let v = traced.evaluate(&request.expression)?;
+    let node = Node {
+        step: found.map_or(traced.steps, |e| e.step),
+        pc: found.map_or(traced.regs.rip, |e| e.pc),
+    };
+    let mut report = Report::new(traced);
+    report.number([node].into_iter());
+    Ok(ValueReport {
+        recording: RecordingName(traced.name.clone()),
+        at: report.instance(node),
+        expression: request.expression.clone(),
+        value: v.value,
+        type_name: v.type_name,
+        address: match v.places.first() {
+            Some(ValuePlace::Memory { address, .. }) => Some(*address),
+            _ => None,
+        },
+        size: Some(v.bytes.len() as u64),
+    })
+}
+
+pub(crate) fn value(
+    store: &Store,
+    request: &ValueRequest,
+    audience: &Rc<dyn Audience>,
+) -> Result<ValueReport, Error> {
+    let mut traced = Traced::of(store, request.recording.as_deref(), audience)?;
+    here(&mut traced, request)
+}
+
+pub(crate) fn history(
+    store: &Store,
+    request: &ValueRequest,
+    audience: &Rc<dyn Audience>,
+) -> Result<HistoryReport, Error> {
+    let mut traced = Traced::of(store, request.recording.as_deref(), audience)?;
+    let now = here(&mut traced, request)?;
+    let (Some(addr), Some(size)) = (now.address, now.size) else {
+        return Err(Error::Request(format!(
+            "`{}` is not in memory here, so it has no history; `wherefore slice --var` follows it through registers",
+            now.expression
+        )));
+    };
+    let mut writes = Vec::new();
+    let mut more = false;
+    traced.roll.writes(addr, size, now.at.step, |w| {
+        more = writes.len() == request.most;
+        if !more {
+            writes.push(w);
+        }
+        !more
+    });
+    // One pass over the run answers all of them.
+    let mut values = Vec::new();
+    for w in writes.iter().rev() {
+        traced
+            .replay
+            .goto(w.node.step + 1)
+            .map_err(|e| traced.wrong(e))?;
+        let mut bytes = vec![0; size.min(64) as usize];
+        let n = traced.replay.read(addr, &mut bytes);
+        values.push(render(&bytes[..n]));
+    }
+    values.reverse();
+    // What a library wrote, the call of it wrote.
+    let shown: Vec<Node> = writes
+        .iter()
+        .map(|w| traced.shown(w.node, w.frame))
+        .collect();
+    let mut report = Report::new(&traced);
+    report.number(shown.iter().copied());
+    let list = writes
+        .iter()
+        .zip(shown)
+        .zip(values)
+        .map(|((w, node), value)| {
+            let by = report.instance(node);
+            PastWrite {
+                text: traced.text(&by.place),
+                inside: (node != w.node).then(|| traced.place(w.node.pc)),
+                by,
+                value,
+            }
+        });
+    let writes = list.collect();
+    Ok(HistoryReport { now, writes, more })
+}
+
+/// Bytes as a number where they can be one.
+fn render(bytes: &[u8]) -> String {
+    let mut wide = [0; 8];
+    match bytes.len() {
+        n @ (1 | 2 | 4 | 8) => {
+            wide[..n].copy_from_slice(bytes);
+            let unsigned = u64::from_le_bytes(wide);
+            let unused = 64 - 8 * n;
+            let signed = (unsigned << unused) as i64 >> unused;
+            format!("{signed} ({unsigned:#x})")
+        }
+        _ => bytes
+            .iter()
+            .map(|b| format!("{b:02x}"))
+            .collect::<Vec<_>>()
+            .join(" "),
+    }
+}
+
+pub(crate) fn source(
+    store: &Store,
+    recording: Option<&str>,
+    audience: &Rc<dyn Audience>,
+) -> Result<SourceReport, Error> {
+    let traced = Traced::of(store, recording, audience)?;
+    let mut times: BTreeMap<PathBuf, BTreeMap<u32, u64>> = BTreeMap::new();
+    let counts = traced.roll.times();
+    let mut starts: BTreeMap<PathBuf, BTreeMap<u32, std::collections::BTreeSet<u64>>> =
+        BTreeMap::new();
+    let own = |pc| {
+        let file = traced
+            .program
+            .modules()
+            .into_iter()
+            .find(|m| (m.start..m.end).contains(&pc));
+        file.is_some_and(|m| !frames::is_system(&m.name))
+    };
+    for &pc in counts.keys().filter(|pc| own(**pc)) {
+        let SourcePlace {
+            file: Some(file),
+            line: Some(line),
+            ..
+        } = traced.place(pc)
+        else {
+            continue;
+        };
+        let known = starts
+            .entry(file.clone())
+            .or_insert_with(|| traced.program.line_starts(&file));
+        let first = known.get(&line).is_some_and(|s| s.contains(&pc));
+        let n = times.entry(file).or_default().entry(line).or_default();
+        if first {
+            *n += counts[&pc];
+        }
+    }
+    let files = times.into_iter().map(|(file, lines)| {
+        let lines = lines.into_iter().map(|(line, times)| RanLine {
+            line,
+            times,
+            text: traced
+                .program
+                .source_line(&file, line)
+                .map(|t| t.trim_end().to_owned()),
+        });
+        let lines = lines.collect();
+        (file, lines)
+    });
+    Ok(SourceReport {
+        recording: RecordingName(traced.name.clone()),
+        files: files.collect(),
+        steps: traced.steps,
+    })
+}

@@ -1,0 +1,67 @@
+//! `wherefore value`, `wherefore where`, `wherefore source`.
+
+use std::rc::Rc;
+
+use anyhow::Result;
+use case::{Case, ValueRequest};
+
+use super::{as_json, deliver};
+use crate::args::{Expression, SourceArgs, ValueArgs, WhereArgs};
+use crate::exit::Exit;
+use crate::progress::Terminal;
+use crate::render::{self, Paint};
+
+fn request(what: &Expression, most: usize) -> ValueRequest {
+    let (recording, expression) = match what.words.as_slice() {
+        [recording, expression] => (Some(recording.clone()), expression),
+        words => (None, &words[0]),
+    };
+    ValueRequest {
+        recording,
+        expression: expression.clone(),
+        at: what.at.clone(),
+        most,
+    }
+}
+
+pub(crate) fn value(case: &Case, args: &ValueArgs) -> Result<Exit> {
+    let terminal = Rc::new(Terminal::new(true));
+    let result = case.value(&request(&args.what, 0), terminal.clone());
+    terminal.clear();
+    let report = result?;
+    let text = if args.report.json {
+        as_json(&report)?
+    } else {
+        render::value(&report)
+    };
+    deliver(&text, &args.report)?;
+    Ok(Exit::OK)
+}
+
+pub(crate) fn history(case: &Case, args: &WhereArgs, paint: Paint) -> Result<Exit> {
+    let terminal = Rc::new(Terminal::new(true));
+    let result = case.history(&request(&args.what, args.number), terminal.clone());
+    terminal.clear();
+    let report = result?;
+    let text = if args.report.json {
+        as_json(&report)?
+    } else {
+        render::history(&report, paint)
+    };
+    deliver(&text, &args.report)?;
+    Ok(Exit::OK)
+}
+
+pub(crate) fn source(case: &Case, args: &SourceArgs, paint: Paint) -> Result<Exit> {
+    let terminal = Rc::new(Terminal::new(true));
+    let result = case.source(args.recording.as_deref(), terminal.clone());
+    terminal.clear();
+    let report = result?;
+    let text = if args.report.json {
+        as_json(&report)?
+    } else {
+        render::source(&report, paint)
+    };
+    deliver(&text, &args.report)?;
+    Ok(Exit::OK)
+}

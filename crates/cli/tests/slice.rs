@@ -1,0 +1,192 @@
+//! `wherefore slice`, `where`, `value` and `source` on the example and on small programs.
+
+mod harness;
+
+use std::collections::BTreeSet;
+use std::fs;
+
+use harness::Place;
+use serde_json::Value;
+
+const INVENTORY: &str = include_str!("../../../examples/inventory.c");
+
+fn lines(report: &Value) -> BTreeSet<u64> {
+    let statements = report["statements"].as_array().expect("statements");
+    statements
+        .iter()
+        .filter_map(|s| s["line"].as_u64())
+        .collect()
+}
+
+/// The number of the only line with this text.
+#[track_caller]
+fn line(source: &str, text: &str) -> u64 {
+    let found: Vec<usize> = (source.lines().enumerate())
+        .filter(|(_, l)| l.contains(text))
+        .map(|(n, _)| n + 1)
+        .collect();
+    assert_eq!(found.len(), 1, "lines with `{text}`");
+    found[0] as u64
+}
+
+#[track_caller]
+fn json(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|e| panic!("{e}: {text}"))
+}
+
+#[test]
+fn a_crash_is_explained() {
+    let p = Place::new();
+    let guest = p.build("inventory", INVENTORY, &["-O0"]);
+    p.run(&guest, &[]).dies(11);
+    let r = p.say(&["slice", "--json"]);
+    r.exits(0);
+    let report = json(&r.err);
+    let found = lines(&report);
+    // The order was written over the item that was freed, to which the favourite still pointed.
+    for text in [
+        "*order = (struct order)",
+        "free(item); //",
+        "shop->favourite = item;",
+        "width(shop->favourite->name)",
+    ] {
+        assert!(found.contains(&line(INVENTORY, text)), "{text}: {found:?}");
+    }
+    let all = INVENTORY.lines().count();
+    assert!(found.len() < all / 2, "{} of {all} lines", found.len());
+
+    // Without control, and about one variable, it is smaller, and contained in the whole.
+    let r = p.say(&["slice", "--json", "--data-only"]);
+    let data = lines(&json(&r.err));
+    assert!(data.is_subset(&found) && data.len() < found.len());
+
+    let page = p.path("slice.html");
+    p.say(&["slice", "--html", "-o", page.to_str().unwrap()])
+        .exits(0);
+    let page = fs::read_to_string(page).unwrap();
+    assert!(page.starts_with("<!DOCTYPE html>") && page.ends_with("</html>\n"));
+    assert!(!page.contains("http://") && !page.contains("https://"));
+    assert!(page.contains("shop-&gt;favourite = item;"));
+}
+
+#[test]
+fn who_wrote_it() {
+    let p = Place::new();
+    let guest = p.build("inventory", INVENTORY, &["-O0"]);
+    p.run(&guest, &[]).dies(11);
+    let at = format!(
+        "inventory.c:{}#2",
+        line(INVENTORY, "width(shop->favourite->name)")
+    );
+    let r = p.say(&["where", "shop->favourite->name", "--at", &at, "--json"]);
+    r.exits(0);
+    let report = json(&r.err);
+    let writes = report["writes"].as_array().expect("writes");
+    assert_eq!(
+        writes[0]["line"],
+        line(INVENTORY, "*order = (struct order)")
+    );
+    assert!(writes[0]["value"].as_str().unwrap().starts_with("1001 "));
+    let last = writes.last().unwrap();
+    assert_eq!(last["line"], line(INVENTORY, "item->name = strdup(name);"));
+
+    let first = at.replace("#2", "#1");
+    let r = p.say(&["value", "shop->favourite->sold", "--at", &first]);
+    r.exits(0);
+    assert_eq!(r.err, "shop->favourite->sold = 9\n");
+}
+
+#[test]
+fn a_variable_of_a_loop() {
+    let source = "\
+int a[10], unrelated;
+int main(void) {
+    int sum = 0;
+    for (int i = 0; i < 10; i++) {
+        a[i] = i * i;
+        unrelated += 3;
+    }
+    for (int i = 0; i < 10; i += 2)
+        sum += a[i];
+    return sum;
+}
+";
+    let p = Place::new();
+    let guest = p.build("loop", source, &["-O0"]);
+    p.run(&guest, &[]).exits(120);
+    let name = |n: u64| format!("loop.c:{n}");
+    let r = p.say(&["slice", "--at", &name(10), "--var", "sum", "--json"]);
+    r.exits(0);
+    let found = lines(&json(&r.err));
+    assert!(
+        found.is_superset(&BTreeSet::from([3, 4, 5, 8, 9])),
+        "{found:?}"
+    );
+    assert!(!found.contains(&6), "what has nothing to do with it");
+
+    let r = p.say(&["source", "--json"]);
+    let report = json(&r.err);
+    let files = report["files"].as_object().unwrap();
+    let (_, list) = files.iter().next().unwrap();
+    let times = |n: u64| {
+        let found = list.as_array().unwrap().iter().find(|l| l["line"] == n);
+        found.map_or(0, |l| l["times"].as_u64().unwrap())
+    };
+    assert_eq!((times(5), times(6), times(9)), (10, 10, 5));
+
+    // The n-th time.
+    for (nth, value) in [(1, 0), (4, 9), (10, 81)] {
+        let at = format!("loop.c:6#{nth}");
+        let r = p.say(&["value", "a[i]", "--at", &at]);
+        r.exits(0);
+        assert_eq!(r.err, format!("a[i] = {value}\n"));
+    }
+}
+
+#[test]
+fn bad_requests() {
+    let p = Place::new();
+    let guest = p.build("inventory", INVENTORY, &["-O0"]);
+    p.run(&guest, &[]).dies(11);
+    for (args, says) in [
+        (&["slice", "--at", "inventory.c:1"][..], "has no code"),
+        (&["slice", "--at", "nowhere.c:10"], "no code at"),
+        (&["slice", "--at", "main#2"], "reached once"),
+        (&["slice", "--at", "inventory.c:x"], "number of a line"),
+        (&["slice", "--at", "9999999999"], "step"),
+        (&["slice", "--reg", "eaxx"], "no register"),
+        (&["slice", "--var", "nonesuch"], "nonesuch"),
+        (&["slice", "--prune", "nonesuch"], "cannot be pruned"),
+        (&["slice", "--window", "5..3"], "ends before"),
+        (&["value", "shop->", "--at", "print_poster"], "^"),
+        (&["where", "1 + 2", "--at", "main"], "history"),
+    ] {
+        p.say(args).exits(2).says(says);
+    }
+    let fine = p.build("fine", "int main(void) { return 0; }", &[]);
+    p.run(&fine, &[]).exits(0);
+    p.say(&["slice"]).exits(2).says("did not crash");
+}
+
+#[test]
+fn a_smashed_return_address() {
+    let source = "\
+#include <string.h>
+static const char *text = \"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA\";
+void copy(const char *from) {
+    char room[8];
+    static int i;
+    while (from[i]) {
+        room[i] = from[i];
+        i++;
+    }
+}
+int main(void) { copy(text); return 0; }
+";
+    let p = Place::new();
+    let guest = p.build("smash", source, &["-O0", "-fno-stack-protector"]);
+    p.run(&guest, &[]).dies(11);
+    let r = p.say(&["slice", "--json"]);
+    r.exits(0);
+    assert!(lines(&json(&r.err)).contains(&7), "who wrote the slot");
+}

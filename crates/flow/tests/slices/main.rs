@@ -1,0 +1,226 @@
+//! Slices against the slow and obvious way: single-stepping, every last writer remembered, control
+//! dependence by Xin and Zhang's stack, and reachability over the whole graph.
+
+mod generate;
+mod oracle;
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::process::Command;
+
+use flow::{Codes, Controls, Criterion, Edge, Kind, Options, Roll, Slicer};
+use guest::{Halt, Launch, Recorder, Replay, Until};
+use image::Program;
+use image::cfg::Graphs;
+use image::effects::RegRange;
+
+/// The guest's memory, for those who ask for its code.
+struct Guest<'a>(&'a Replay);
+
+impl image::Memory for Guest<'_> {
+    fn read(&self, addr: u64, buf: &mut [u8]) -> bool {
+        self.0.read(addr, buf) == buf.len()
+    }
+}
+
+/// Facts about the code, and nothing hidden.
+pub(crate) struct Facts<'a> {
+    program: &'a Program,
+    memory: Guest<'a>,
+    graphs: Graphs,
+}
+
+impl Facts<'_> {
+    fn meets_at(&mut self, pc: u64) -> Option<u64> {
+        let graph = self.graphs.graph(self.program, &self.memory, pc)?;
+        graph.meets_at(pc)
+    }
+}
+
+impl Controls for Facts<'_> {
+    fn controllers(&mut self, pc: u64) -> Vec<u64> {
+        let facts = self.graphs.control(self.program, &self.memory, pc);
+        facts.map(|f| f.controllers).unwrap_or_default()
+    }
+
+    fn shown(&mut self, _: u64) -> bool {
+        true
+    }
+}
+
+struct Scene {
+    folder: tempfile::TempDir,
+}
+
+impl Scene {
+    #[track_caller]
+    fn record(source: &str, flags: &[&str]) -> Scene {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (text, program) = (folder.path().join("guest.c"), folder.path().join("guest"));
+        std::fs::write(&text, source).expect("the source");
+        let out = Command::new("gcc")
+            .args(["-g", "-nostdlib", "-static", "-no-pie", "-ffreestanding"])
+            .args(["-fno-stack-protector", "-fcf-protection=none", "-w"])
+            .args(flags)
+            .arg("-o")
+            .args([&program, &text])
+            .output()
+            .expect("gcc can be started");
+        let said = String::from_utf8_lossy(&out.stderr);
+        assert!(out.status.success(), "{said}\n{source}");
+        let recording = folder.path().join("rec");
+        std::fs::create_dir(&recording).expect("a folder");
+        let launch = Launch {
+            program: program.clone(),
+            args: vec!["guest".into()],
+            env: Vec::new(),
+            cwd: None,
+            streams: [None, None, None],
+        };
+        let recorder = Recorder::start(&launch, &recording).expect("it starts");
+        recorder.run().expect("it runs");
+        Scene { folder }
+    }
+
+    fn recording(&self) -> PathBuf {
+        self.folder.path().join("rec")
+    }
+
+    fn replay(&self) -> Replay {
+        Replay::open(&self.recording(), Box::new(|_, _| {})).expect("the recording opens")
+    }
+}
+
+fn load(replay: &mut Replay) -> Program {
+    let mappings = replay.mappings().expect("mappings");
+    let names = replay.names().clone();
+    let list: Vec<image::Mapping> = mappings
+        .iter()
+        .map(|m| image::Mapping {
+            start: m.start,
+            end: m.end,
+            offset: m.offset,
+            executable: m.protection.execute,
+            name: names.get(&m.name).unwrap_or(&m.name).clone(),
+            file: m.name.clone(),
+        })
+        .collect();
+    let mut program = Program::new();
+    program.load(&list);
+    program
+}
+
+/// The tape of the whole run.
+fn roll(scene: &Scene) -> (Roll, u64) {
+    let mut replay = scene.replay();
+    replay
+        .tape(Box::new(Roll::new(Codes::default())))
+        .expect("a tape");
+    let halt = replay.run(&Until::end()).expect("the replay runs");
+    assert!(matches!(halt, Halt::Ended(_)), "{halt:?}");
+    let roll = replay.end_tape().expect("the tape");
+    let roll = roll.into_any().downcast::<Roll>().expect("the roll");
+    (*roll, replay.step().expect("a step"))
+}
+
+type Sliced = (BTreeSet<u64>, BTreeSet<Edge>);
+
+fn fast(roll: &Roll, criterion: Criterion, data_only: bool, facts: &mut Facts<'_>) -> Sliced {
+    let options = Options {
+        data_only,
+        ..Options::default()
+    };
+    let root = criterion.step;
+    let mut slicer = Slicer::new(criterion, options, facts);
+    slicer.walk(roll);
+    let edges: BTreeSet<Edge> = slicer.edges.iter().copied().collect();
+    let mut steps: BTreeSet<u64> = edges
+        .iter()
+        .flat_map(|e| [e.from.step, e.to.step])
+        .collect();
+    steps.insert(root);
+    (steps, edges)
+}
+
+/// How bytes that are wanted together are put into words is not compared, only between which
+/// instructions there is a dependence, and through which register, memory or control.
+fn normal((steps, edges): Sliced) -> Sliced {
+    let kind = |k| match k {
+        Kind::Memory { .. } => Kind::Memory { addr: 0, len: 0 },
+        Kind::Register(r) => match (r.general_number(), r.vector_number()) {
+            (Some(n), _) => Kind::Register(RegRange::general(n)),
+            (_, Some(n)) => Kind::Register(RegRange::vector(n)),
+            _ => Kind::Register(RegRange {
+                at: r.at / 8 * 8,
+                len: 8,
+            }),
+        },
+        Kind::Control => Kind::Control,
+    };
+    let edges = edges.into_iter().map(|e| Edge {
+        kind: kind(e.kind),
+        ..e
+    });
+    (steps, edges.collect())
+}
+
+#[track_caller]
+fn check(source: &str, flags: &[&str]) {
+    let scene = Scene::record(source, flags);
+    let (roll, steps) = roll(&scene);
+    let mut replay = scene.replay();
+    let program = load(&mut replay);
+    let result = program
+        .global("result", &Guest(&replay))
+        .expect("a variable `result`");
+    let addr = result.address.expect("it is in memory");
+    let mut facts = Facts {
+        program: &program,
+        memory: Guest(&replay),
+        graphs: Graphs::new(),
+    };
+    let mut second = scene.replay();
+    let oracle = oracle::Oracle::of(&mut second, &mut facts);
+    assert_eq!(oracle.steps(), steps, "instructions");
+    for (step, data_only) in [
+        (steps - 1, true),
+        (steps - 1, false),
+        (steps * 2 / 3, false),
+    ] {
+        let criterion = Criterion {
+            step,
+            pc: oracle.pc(step),
+            thread: 1,
+            memory: vec![(addr, 8)],
+            control: !data_only,
+            ..Criterion::default()
+        };
+        let slow = oracle.slice(step, &[(addr, 8)], data_only);
+        let fast = fast(&roll, criterion, data_only, &mut facts);
+        let (slow, fast) = (normal(slow), normal(fast));
+        let missing: Vec<&Edge> = slow.1.difference(&fast.1).take(5).collect();
+        let extra: Vec<&Edge> = fast.1.difference(&slow.1).take(5).collect();
+        assert!(
+            missing.is_empty() && extra.is_empty(),
+            "at step {step} of {steps}, data only: {data_only}, {} edges\nmissing {missing:#x?}\nextra {extra:#x?}\n{source}",
+            slow.1.len(),
+        );
+        assert_eq!(fast.0, slow.0, "instructions of the slice");
+    }
+}
+
+#[test]
+fn a_program_of_everything() {
+    for flags in [["-O0"], ["-O1"], ["-O2"]] {
+        check(include_str!("everything.c"), &flags);
+    }
+}
+
+#[test]
+fn random_programs() {
+    for seed in 0..12 {
+        let source = generate::program(seed);
+        check(&source, &["-O0"]);
+        check(&source, &["-O2"]);
+    }
+}
