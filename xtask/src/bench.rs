@@ -70,7 +70,10 @@ pub(crate) fn run(args: &[String]) -> Result<bool> {
             ];
             return Ok(tool::cargo().args(bench).args(rest).status()?.success());
         }
-        _ => bail!("there are `bench engine`, `bench threads` and `bench checkpoints`"),
+        "locate" => return crate::locate::bench(rest),
+        _ => bail!(
+            "there are `bench engine`, `bench threads`, `bench checkpoints` and `bench locate`"
+        ),
     }
     let flags = Flags::parse(rest, &["--json", "--runs"])?;
     install::missing_programs();

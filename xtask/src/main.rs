@@ -14,6 +14,7 @@ mod foreign;
 mod gallery;
 mod guests;
 mod install;
+mod locate;
 mod process;
 mod scene;
 mod tally;
@@ -31,9 +32,12 @@ usage: cargo xtask <verb>
   guests [FILTER]                   guests/: native against recorded against replayed
   foreign [FILTER]                  the same for programs that Debian provides
   determinism [--runs N]            some guests and foreign programs, replayed N times (100)
+  locate [single] [--json] [FILTER] faults put into guests/locate/: how they rank, in tables
+  locate short                      the part of that which `test` runs
   gallery [NAME]                    bugs that shipped in other people's programs, downloaded and built
   tidy                              layers, file lengths, forbidden words
   bench checkpoints [--json]        what checkpoints cost, and going to any step with them
+  bench locate [--json] [FILTER]    replacements per second, time per fault, share of the full search
   bench engine [--json] [--runs N] [FILTER]
                                     CPU and wall time against native and `valgrind --tool=none`
   bench threads [--json] [--runs N] [FILTER]
@@ -62,6 +66,7 @@ fn run() -> Result<bool> {
         "test" => test::run(&rest),
         "guests" => guests::run(&rest),
         "foreign" => foreign::run(&rest),
+        "locate" => locate::run(&rest),
         "determinism" => determinism::run(&rest),
         "gallery" => gallery::run(&rest),
         "tidy" => tidy::run(),

@@ -2,7 +2,7 @@
 
 use crate::flags::Flags;
 use crate::tally::Tally;
-use crate::{determinism, foreign, guests, tidy, tool};
+use crate::{determinism, foreign, guests, locate, tidy, tool};
 use anyhow::Result;
 
 /// Replays per program here; `cargo xtask determinism` does the hundred.
@@ -30,6 +30,8 @@ pub(crate) fn run(args: &[String]) -> Result<bool> {
     unit_tests(&mut tally)?;
     println!("guests");
     guests::suite(&flags, &mut tally)?;
+    println!("faults put into guests");
+    locate::suite(&mut tally)?;
     println!("foreign programs");
     foreign::suite(&flags, &mut tally)?;
     println!("determinism, {REPLAYS} replays");

@@ -11,10 +11,11 @@ use std::process::Command;
 
 /// Each crate and what it may use of the others. Front ends sit on the façade, the façade on the facts and the
 /// engine, and those on the vocabulary.
-const LAYERS: [(&str, &[&str]); 8] = [
+const LAYERS: [(&str, &[&str]); 9] = [
     ("wherefore", &["case"]),
-    ("case", &["flow", "guest", "image", "abi"]),
+    ("case", &["flow", "guest", "image", "locate", "abi"]),
     ("flow", &["image", "tape", "abi"]),
+    ("locate", &[]),
     ("guest", &["abi", "tape"]),
     ("image", &["abi"]),
     ("tape", &[]),

@@ -23,6 +23,22 @@ pub enum Error {
     Schedule { file: PathBuf, wrong: Vec<String> },
     /// A step that the recording does not have.
     NoSuchStep { step: u64, steps: u64 },
+    /// A suite of tests that cannot be used.
+    Suite { path: PathBuf, why: String },
+    /// A test that makes no sense.
+    BadTest { test: String, why: String },
+    /// The program could not be made.
+    Build(String),
+    /// A change of a replay that cannot be made.
+    BadSet(String),
+    /// The program has no line numbers.
+    NoLines(PathBuf),
+    /// No failing test can be searched.
+    NothingToSearch,
+    /// There is no earlier search to go on with.
+    NoState { suite: String, why: String },
+    /// The tool is at fault.
+    Internal(String),
     /// A place that the program or its run does not have.
     NoSuchPlace(String),
     /// The request cannot be understood.
@@ -56,6 +72,13 @@ impl Error {
                 | Error::NameTaken(_)
                 | Error::Running { .. }
                 | Error::NoSuchStep { .. }
+                | Error::Suite { .. }
+                | Error::BadTest { .. }
+                | Error::Build(_)
+                | Error::BadSet(_)
+                | Error::NoLines(_)
+                | Error::NothingToSearch
+                | Error::NoState { .. }
                 | Error::NoSuchPlace(_)
                 | Error::Request(_)
                 | Error::Schedule { .. }
@@ -87,7 +110,6 @@ impl fmt::Display for Error {
                 "`{name}` cannot name a recording: use letters, digits, `.`, `_` and `-`"
             ),
             Error::NoSuchPlace(why) | Error::Request(why) => f.write_str(why),
-            Error::Interrupted => f.write_str("interrupted"),
             Error::NameTaken(name) => write!(
                 f,
                 "there is a recording `{name}` already; remove it with `wherefore rm {name}` or choose another name"
@@ -104,6 +126,25 @@ impl fmt::Display for Error {
                 f,
                 "there is no step {step}: the recording ends at step {steps}"
             ),
+            Error::Suite { path, why } => {
+                write!(f, "{} is no suite of tests: {why}", path.display())
+            }
+            Error::BadTest { test, why } => write!(f, "test `{test}`: {why}"),
+            Error::Build(why) => write!(f, "the program could not be built: {why}"),
+            Error::BadSet(why) => write!(f, "--set: {why}"),
+            Error::NoLines(program) => write!(
+                f,
+                "{} has no line numbers; compile it with -g",
+                program.display()
+            ),
+            Error::NothingToSearch => f.write_str(
+                "no failing test can be searched: each must end by itself and say what it should print",
+            ),
+            Error::NoState { suite, why } => {
+                write!(f, "there is no earlier search of `{suite}` to go on with: {why}")
+            }
+            Error::Interrupted => f.write_str("interrupted"),
+            Error::Internal(why) => write!(f, "internal error: {why}"),
             Error::Folder(path, e) => write!(
                 f,
                 "cannot use {}: {e}; name another folder with --recordings",

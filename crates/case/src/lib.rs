@@ -14,6 +14,7 @@ mod error;
 mod frames;
 mod history;
 mod info;
+mod locate;
 mod meta;
 mod moment;
 mod point;
@@ -23,11 +24,15 @@ mod remove;
 mod replay;
 mod run;
 mod schedule;
+mod set;
 mod slice;
 mod store;
 mod threads;
 mod trace;
 
+pub use ::locate::faults::Recompute;
+pub use ::locate::rank::Formula;
+pub use ::locate::{Reduction, Tally, When};
 pub use chaos::{ChaosAudience, ChaosReport, ChaosRequest, Ending, Failure};
 pub use cost::Cost;
 pub use crash::{CrashReport, Sent, SignalName};
@@ -35,13 +40,19 @@ pub use error::Error;
 pub use frames::{Excerpt, Frame, FrameList, Parameter, SourceLine};
 pub use history::{HistoryReport, PastWrite, RanLine, SourceReport, ValueReport, ValueRequest};
 pub use info::{InfoReport, ListReport, RecordingInfo, StoredFile};
+pub use locate::{
+    Compare, Content, Evidence, Expected, LocateAudience, LocateReport, LocateRequest, Method,
+    RankedLine, SearchReport, Searching, Suite, Test, TestEnd, TestReport, TruthReport,
+    ValueChange,
+};
 pub use meta::{Ended, Figures, Meta};
 pub use point::Point;
 pub use position::{Instruction, Position};
 pub use remove::RemoveReport;
-pub use replay::{Audience, ReplayEnd, ReplayReport, ReplayRequest, Stream};
+pub use replay::{Audience, Edited, ReplayEnd, ReplayReport, ReplayRequest, Stream};
 pub use run::{RunReport, RunRequest, Stuck};
 pub use schedule::{ScheduleReport, Switch};
+pub use set::SetRequest;
 pub use slice::{
     About, Dependence, Instance, SliceFigures, SliceReport, SliceRequest, SourcePlace, Statement,
 };
@@ -50,6 +61,7 @@ pub use threads::{DeadlockReport, ThreadInfo, ThreadLabel, ThreadReport, Wait};
 
 use std::path::PathBuf;
 use std::rc::Rc;
+use std::sync::atomic::AtomicBool;
 
 /// The recordings of a folder, and what can be asked of them.
 #[derive(Clone, Debug)]
@@ -97,6 +109,17 @@ impl Case {
         audience: Rc<dyn Audience>,
     ) -> Result<ReplayReport, Error> {
         replay::replay(&self.store, request, audience)
+    }
+
+    /// Ranks the lines of a program by how likely they are at fault, from its tests. Once `stop` is
+    /// set, the search ends and can be resumed.
+    pub fn locate(
+        &self,
+        request: &LocateRequest,
+        audience: &dyn LocateAudience,
+        stop: &AtomicBool,
+    ) -> Result<LocateReport, Error> {
+        locate::locate(&self.store, request, audience, stop)
     }
 
     /// The statements that had to do with a value or a failure.
@@ -159,4 +182,13 @@ pub fn die_of(signal: i32) -> ! {
 /// The name of a signal, such as `SIGSEGV`.
 pub fn signal_name(signal: i32) -> String {
     abi::signal::name(signal).unwrap_or_else(|| format!("signal {signal}"))
+}
+
+/// Has Ctrl-C and its like set `stop` instead of ending the process.
+pub fn on_interrupt(stop: &std::sync::Arc<AtomicBool>) {
+    guest::survive_interrupts();
+    use nix::libc::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+    for signal in [SIGINT, SIGTERM, SIGHUP, SIGQUIT] {
+        let _ = signal_hook::flag::register(signal, stop.clone());
+    }
 }

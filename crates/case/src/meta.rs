@@ -40,6 +40,9 @@ pub struct Meta {
     pub seed: u64,
     /// Stored files and what the guest knew them as.
     pub files: Vec<(String, String)>,
+    /// The suite of tests that `locate` made it for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub suite: Option<String>,
 }
 
 /// How far a recording got.

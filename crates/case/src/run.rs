@@ -170,7 +170,7 @@ fn turns(request: &RunRequest) -> Result<guest::Schedule, Error> {
     })
 }
 
-fn describe(launch: &guest::Launch) -> Meta {
+pub(crate) fn describe(launch: &guest::Launch) -> Meta {
     let text = |s: &OsString| s.to_string_lossy().into_owned();
     let pid = i32::try_from(std::process::id()).unwrap_or(0);
     let cwd = std::env::current_dir().unwrap_or_default();
@@ -197,10 +197,11 @@ fn describe(launch: &guest::Launch) -> Meta {
         threads: Vec::new(),
         seed: 0,
         files: Vec::new(),
+        suite: None,
     }
 }
 
-fn stored_names(files: &HashMap<PathBuf, PathBuf>) -> Vec<(String, String)> {
+pub(crate) fn stored_names(files: &HashMap<PathBuf, PathBuf>) -> Vec<(String, String)> {
     let mut out: Vec<_> = files
         .iter()
         .filter_map(|(stored, name)| {

@@ -65,6 +65,11 @@ impl Place<'_> {
         self.kept = true;
         self.store.point_latest(&self.name);
     }
+
+    /// It stays, and the latest is the one it was.
+    pub(crate) fn keep_aside(&mut self) {
+        self.kept = true;
+    }
 }
 
 impl Drop for Place<'_> {
@@ -260,6 +265,16 @@ impl Store {
             let _ = fs::remove_file(self.folder.join(LATEST));
         }
         Ok(())
+    }
+
+    /// Removes what an earlier search for faults has recorded under this name.
+    pub(crate) fn make_room(&self, name: &str) -> Result<(), Error> {
+        let folder = self.path(name);
+        match crate::meta::Meta::read(name, &folder) {
+            _ if !folder.exists() => Ok(()),
+            Ok(meta) if meta.suite.is_none() => Err(Error::NameTaken(name.to_owned())),
+            _ => self.delete(name),
+        }
     }
 
     /// Makes the youngest recording the latest, after others were removed.

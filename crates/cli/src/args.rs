@@ -2,14 +2,16 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
-use clap::{Args as ClapArgs, Parser, Subcommand};
+use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 
 const EXAMPLES: &str = "\
 Examples:
   wherefore run -- ./server --port 8080     run and record; report a crash
   wherefore replay                          run the latest recording again
   wherefore replay server-3 --to 1234567    stop there and say where that is
+  wherefore locate suite.toml               which line makes the tests fail
   wherefore run --chaos 100 -- ./server     run under hostile schedules until it fails
   wherefore ls                              what has been recorded
   wherefore rm server-0 server-1            give back the space
@@ -40,6 +42,8 @@ pub(crate) enum Verb {
     Run(RunArgs),
     /// Run a recording again, from the recording alone
     Replay(ReplayArgs),
+    /// Find the line that is at fault, from tests that pass and tests that fail
+    Locate(Box<LocateArgs>),
     /// Show the statements that had to do with a value or a failure
     Slice(SliceArgs),
     /// Show who wrote a variable, the latest first, with the values
@@ -159,12 +163,198 @@ pub(crate) struct ReplayArgs {
     #[arg(long, value_name = "STEP", value_parser = step)]
     pub(crate) to: Option<u64>,
 
+    /// Change something on the way: PLACE#N:NAME=VALUE or PLACE#N:branch, where PLACE is FILE:LINE or
+    /// an address and N counts its executions; PLACE#N+ is after it
+    #[arg(long, value_name = "CHANGE")]
+    pub(crate) set: Vec<case::SetRequest>,
     /// Show the backtraces of all threads
     #[arg(long)]
     pub(crate) all_threads: bool,
 
     #[command(flatten)]
     pub(crate) telling: Telling,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum MethodArg {
+    /// Value replacement, ties by Tarantula
+    Replacement,
+    Tarantula,
+    Ochiai,
+    Dstar,
+    Op2,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum TiesArg {
+    Tarantula,
+    Ochiai,
+    Dstar,
+    Op2,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum FaultsArg {
+    One,
+    Many,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum RecomputeArg {
+    /// The same list again
+    Minimal,
+    /// Search everything again
+    Full,
+    /// Search again the failing runs that execute what was mended
+    Partial,
+}
+
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "\
+Examples:
+  wherefore locate suite.toml
+  wherefore locate --pairs tests -- ./prog           tests/NAME.in, tests/NAME.out
+  wherefore locate --fail '-x 3' --expect right.txt --pass '-x 2' -- ./prog
+  wherefore locate suite.toml --method ochiai        coverage only, in seconds
+  wherefore locate suite.toml --budget 1m            what can be had in a minute
+  wherefore locate suite.toml --resume               go on where it was interrupted
+
+Exit status: 0 if all tests pass, 1 if a ranking was made, 2 if the request makes no sense, 3 if
+wherefore could not do its job.")]
+pub(crate) struct LocateArgs {
+    /// The suite of tests, a TOML file
+    #[arg(value_name = "SUITE", conflicts_with_all = ["fail", "pass", "expect", "pairs"])]
+    pub(crate) suite: Option<PathBuf>,
+
+    /// Arguments with which the program fails, as typed; `< FILE` for its input
+    #[arg(long, value_name = "ARGS", allow_hyphen_values = true)]
+    pub(crate) fail: Vec<String>,
+
+    /// What the program should print then: a file for each --fail, or one for all
+    #[arg(long, value_name = "FILE")]
+    pub(crate) expect: Vec<PathBuf>,
+
+    /// Arguments with which the program is right
+    #[arg(long, value_name = "ARGS", allow_hyphen_values = true)]
+    pub(crate) pass: Vec<String>,
+
+    /// A folder of NAME.in (standard input), NAME.out (what should be printed) and, if need be,
+    /// NAME.args
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["fail", "pass", "expect"])]
+    pub(crate) pairs: Option<PathBuf>,
+
+    /// How to rank
+    #[arg(long, value_enum, default_value_t = MethodArg::Replacement)]
+    pub(crate) method: MethodArg,
+
+    /// What breaks ties in the ranking by value replacement
+    #[arg(long, value_enum, default_value_t = TiesArg::Tarantula)]
+    pub(crate) ties: TiesArg,
+
+    /// Stop searching after this time, such as 30s, 5m or 2h
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub(crate) budget: Option<Duration>,
+
+    /// Try everything: no reduction of the search at all
+    #[arg(long)]
+    pub(crate) full: bool,
+
+    /// Try all values of the profile, not only the spanning ones
+    #[arg(long)]
+    pub(crate) no_spanning: bool,
+
+    /// Look at all statements in every failing run
+    #[arg(long)]
+    pub(crate) no_working_set: bool,
+
+    /// Look for all replacements of a statement, not only for one in each run
+    #[arg(long)]
+    pub(crate) no_one_each: bool,
+
+    /// Begin each experiment at the beginning of the run
+    #[arg(long)]
+    pub(crate) no_fork: bool,
+
+    /// CPUs to use [default: all]
+    #[arg(long, value_name = "N")]
+    pub(crate) workers: Option<usize>,
+
+    /// Failing tests to search, the shortest first; 0 for all
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    pub(crate) runs: usize,
+
+    /// Executions of one instruction to look at in a run; 0 for all
+    #[arg(long, value_name = "N", default_value_t = 1024)]
+    pub(crate) instances: u32,
+
+    /// Whether the tests may fail for several reasons
+    #[arg(long, value_enum, default_value_t = FaultsArg::One)]
+    pub(crate) faults: FaultsArg,
+
+    /// With several faults: how the list is made anew after one has been mended
+    #[arg(long, value_enum, default_value_t = RecomputeArg::Partial)]
+    pub(crate) recompute: RecomputeArg,
+
+    /// Go on after a fault was mended
+    #[arg(long = "continue", conflicts_with = "resume")]
+    pub(crate) proceed: bool,
+
+    /// The line that was mended [default: those that have changed]
+    #[arg(long, value_name = "FILE:LINE", value_parser = file_line, requires = "proceed")]
+    pub(crate) fixed: Vec<(String, u32)>,
+
+    /// Go on with a search that was interrupted
+    #[arg(long)]
+    pub(crate) resume: bool,
+
+    /// The line that is at fault, to see how it ranks
+    #[arg(long, value_name = "FILE:LINE", value_parser = file_line)]
+    pub(crate) truth: Vec<(String, u32)>,
+
+    /// Lines to show
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    pub(crate) top: usize,
+
+    /// Print no tests and no progress
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+
+    /// Print the report as JSON on standard output
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// Write the report to this file instead
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+
+    /// Write the report as a web page to this file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) html: Option<PathBuf>,
+
+    /// The program, with --fail, --pass or --pairs
+    #[arg(last = true, value_name = "PROGRAM")]
+    pub(crate) program: Option<PathBuf>,
+}
+
+/// `90`, `90s`, `1.5m`, `2h`.
+fn duration(text: &str) -> Result<Duration, String> {
+    let (digits, unit) = match text.chars().last() {
+        Some('s') => (&text[..text.len() - 1], 1.0),
+        Some('m') => (&text[..text.len() - 1], 60.0),
+        Some('h') => (&text[..text.len() - 1], 3600.0),
+        _ => (text, 1.0),
+    };
+    match digits.parse::<f64>() {
+        Ok(n) if n >= 0.0 && n * unit < 1e9 => Ok(Duration::from_secs_f64(n * unit)),
+        _ => Err("a time is a number of seconds, or such as 30s, 5m or 2h".to_owned()),
+    }
+}
+
+fn file_line(text: &str) -> Result<(String, u32), String> {
+    text.rsplit_once(':')
+        .filter(|(file, _)| !file.is_empty())
+        .and_then(|(file, line)| Some((file.to_owned(), line.parse().ok()?)))
+        .ok_or_else(|| "write FILE:LINE, such as replace.c:117".to_owned())
 }
 
 #[derive(Debug, ClapArgs)]

@@ -61,7 +61,7 @@ fn every_verb_and_option_is_in_the_manual() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let manual = std::fs::read_to_string(root.join("docs/commands.md")).unwrap();
     let p = Place::new();
-    for verb in ["run", "replay", "ls", "info", "rm"] {
+    for verb in ["run", "replay", "locate", "ls", "info", "rm"] {
         assert!(manual.contains(&format!("## {verb}\n")), "{verb}");
         let help = p.say(&[verb, "--help"]).out;
         for word in help
@@ -72,6 +72,40 @@ fn every_verb_and_option_is_in_the_manual() {
             if !matches!(option, "--help" | "--version" | "--output") {
                 assert!(manual.contains(option), "{verb} {option}");
             }
+        }
+    }
+}
+
+#[test]
+fn the_example_of_locate_is_what_it_prints() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../..")
+        .canonicalize()
+        .unwrap();
+    let p = Place::new();
+    // The build command of the suite writes to the target folder of the repository.
+    for file in ["difference.c", "difference.toml"] {
+        let text = std::fs::read_to_string(root.join("examples/locate").join(file)).unwrap();
+        std::fs::write(p.path(file), text.replace("../../target/", "")).unwrap();
+    }
+    let mut c = p.wherefore(&["locate", "difference.toml"]);
+    c.stdout(Stdio::piped());
+    let ran = harness::finish(c);
+    ran.exits(1);
+    let text = std::fs::read_to_string(root.join("docs/locate.md")).unwrap();
+    let shown = steady(&text);
+    let printed = steady(&format!("{}{}", ran.err, ran.out));
+    // The figures at the end differ from run to run.
+    for line in printed
+        .iter()
+        .take_while(|l| !l.contains("replacements in"))
+    {
+        // Which of two equal changes is found first depends on the number of CPUs.
+        if !line.contains("--set") && !line.contains("time in") {
+            assert!(
+                shown.contains(line),
+                "docs/locate.md does not show {line:?}"
+            );
         }
     }
 }

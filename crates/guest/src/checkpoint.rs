@@ -85,12 +85,16 @@ impl Replay {
                 "a run that has left the recording cannot be kept: its files are not".into(),
             ));
         }
-        let step = self.engine.step()?;
         let tracee = self.engine.copy()?;
         let objects = self.engine.separate(tracee, &self.objects)?;
+        self.describe(tracee, objects)
+    }
+
+    /// The present state, as that of process `tracee`.
+    fn describe(&self, tracee: Tracee, objects: Objects) -> Result<Checkpoint, Error> {
         Ok(Checkpoint {
             tracee,
-            step,
+            step: self.engine.step()?,
             kept: self.engine.keep(),
             reader: self.reader.clone(),
             next: self.next.clone(),
@@ -146,7 +150,7 @@ impl Replay {
         self.engine.tracee.kill_later();
         self.engine.tracee = c.tracee;
         self.engine.memory = Memory::of(c.tracee.0);
-        self.engine.restore(&c.kept)?;
+        self.engine.restore(&c.kept);
         self.engine.can_deliver = false;
         let running = self.engine.copy()?;
         self.objects = self.engine.separate(running, &c.objects)?;
@@ -155,6 +159,12 @@ impl Replay {
         crate::interrupts::guest(running.0);
         self.engine.can_deliver = false;
         self.engine.map_missing_regions(&c.kept)?;
+        self.adopt(c);
+        Ok(())
+    }
+
+    /// Takes over what the tracer knew, the process having been exchanged already.
+    fn adopt(&mut self, c: &Checkpoint) {
         self.reader = c.reader.clone();
         self.next = c.next.clone();
         self.names = c.names.clone();
@@ -170,7 +180,47 @@ impl Replay {
         self.ended = None;
         self.private = None;
         self.to_deliver.clear();
-        Ok(())
+    }
+
+    /// Does something in a copy of the guest, which is then given up. The guest itself stays where
+    /// it is: this costs one fork, where going back to a checkpoint and taking the next cost three.
+    pub fn branch<T>(&mut self, f: impl FnOnce(&mut Self) -> Result<T, Error>) -> Result<T, Error> {
+        if self.ended.is_some() {
+            return Err(Error::Ended);
+        }
+        if self.private.is_some() {
+            return Err(Error::Request(
+                "a run that has left the recording cannot be branched: its files are not".into(),
+            ));
+        }
+        let copy = self.engine.copy()?;
+        let objects = self.engine.separate(copy, &self.objects)?;
+        let objects = std::mem::replace(&mut self.objects, objects);
+        let original = self.describe(self.engine.tracee, objects)?;
+        let (shown_to, put_out, at_call, resume_call) =
+            (self.shown_to, self.put_out, self.at_call, self.resume_call);
+        let space = self.engine.space;
+        self.engine.tracee = copy;
+        self.engine.memory = Memory::of(copy.0);
+        crate::interrupts::guest(copy.0);
+        self.engine.can_deliver = false;
+        let result = f(self);
+        self.engine.tracee.kill_later();
+        self.engine.tracee = original.tracee;
+        self.engine.memory = Memory::of(original.tracee.0);
+        crate::interrupts::guest(original.tracee.0);
+        if self.engine.space == space {
+            self.engine.restore_same_space(&original.kept);
+        } else {
+            self.engine.restore(&original.kept);
+        }
+        self.engine.can_deliver = false;
+        self.engine.map_missing_regions(&original.kept)?;
+        self.adopt(&original);
+        self.objects = original.objects;
+        (self.shown_to, self.put_out, self.at_call, self.resume_call) =
+            (shown_to, put_out, at_call, resume_call);
+        result
     }
 
     /// Goes to a step, forward or back, by the nearest checkpoint on the way.

@@ -308,7 +308,7 @@ pub(crate) fn gather(vector: u64, count: u64, most: usize, memory: &dyn Memory) 
     let mut out = Vec::new();
     for i in 0..count.min(1024) {
         let mut iov = [0; 16];
-        if memory.read(vector + 16 * i, &mut iov) != 16 {
+        if memory.read(vector.wrapping_add(16 * i), &mut iov) != 16 {
             break;
         }
         let base = u64::from_le_bytes(iov[..8].try_into().expect("eight bytes"));

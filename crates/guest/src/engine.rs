@@ -21,7 +21,7 @@ use crate::ptrace::{Resume, Tracee, UserRegs, Wait};
 use crate::signals::{Disposition, Dispositions, LastFault};
 use crate::sites::Hunt;
 use crate::threads::Threads;
-use crate::translate::{Fetch, MAX_INSNS, Point, Request, decode, translate};
+use crate::translate::{Fetch, MAX_INSNS, MAX_OBSERVED, Point, Request, decode, translate};
 use crate::{Error, Stats};
 
 mod code;
@@ -110,6 +110,8 @@ pub(crate) struct Engine {
     pub(crate) cache: Cache,
     pub(crate) maps: Maps,
     maps_stale: bool,
+    /// Changes of the address space so far.
+    pub(crate) space: u64,
     pub(crate) code: CodeBytes,
     pub(crate) aliases: Aliases,
     /// Pages write-protected because their code is translated, with what the guest believes.
@@ -122,6 +124,8 @@ pub(crate) struct Engine {
     pub(crate) armed: FxHashMap<u64, u32>,
     /// Conditional branches that go the other way.
     flipped: FxHashSet<u64>,
+    /// Code whose execution is logged, sorted.
+    pub(crate) observed: Vec<(u64, u64)>,
     pub(crate) stats: Stats,
     pub(crate) dispositions: Dispositions,
     pub(crate) threads: Threads,
@@ -241,6 +245,7 @@ impl Engine {
             cache: Cache::new(layout)?,
             maps: Maps::default(),
             maps_stale: true,
+            space: 0,
             code: CodeBytes {
                 pages: FxHashMap::default(),
                 unguarded: Vec::new(),
@@ -253,6 +258,7 @@ impl Engine {
             can_deliver: false,
             armed: FxHashMap::default(),
             flipped: FxHashSet::default(),
+            observed: Vec::new(),
             stats: Stats::default(),
             dispositions: Dispositions::inherited(tracee.0),
             threads: Threads::new(tracee.0, 0),
@@ -288,7 +294,14 @@ impl Engine {
 
     /// Takes the state of a checkpoint; the process has been exchanged already. Translated code
     /// stays unless the guest's code has changed in between.
-    pub(crate) fn restore(&mut self, kept: &Kept) -> Result<(), Error> {
+    pub(crate) fn restore(&mut self, kept: &Kept) {
+        self.restore_same_space(kept);
+        self.aliases.forget();
+        self.space_changed();
+    }
+
+    /// The same, the address space being as it was when the state was kept.
+    pub(crate) fn restore_same_space(&mut self, kept: &Kept) {
         self.regs = kept.regs;
         self.dispositions = kept.dispositions.clone();
         self.trap_blocked = kept.trap_blocked;
@@ -303,10 +316,14 @@ impl Engine {
             self.code.pages.clear();
             self.epoch += 1;
         }
-        self.protected = kept.protected.clone();
-        self.aliases.forget();
+        if self.protected != kept.protected {
+            self.protected = kept.protected.clone();
+        }
+    }
+
+    fn space_changed(&mut self) {
         self.maps_stale = true;
-        Ok(())
+        self.space += 1;
     }
 
     /// Regions added since the checkpoint are not in its address space yet.
@@ -414,7 +431,7 @@ impl Engine {
 
     /// The guest changed its address space in this range.
     pub(crate) fn changed(&mut self, start: u64, end: u64) {
-        self.maps_stale = true;
+        self.space_changed();
         if self.cache.retire(start, end) {
             self.epoch += 1;
         }
@@ -426,7 +443,7 @@ impl Engine {
     }
 
     pub(crate) fn changed_everything(&mut self) {
-        self.maps_stale = true;
+        self.space_changed();
         self.epoch += 1;
         self.cache.clear();
         self.code.pages.clear();
@@ -572,7 +589,7 @@ impl Engine {
                 Cache::region_offset(index),
             ],
         )?;
-        self.maps_stale = true;
+        self.space_changed();
         if r as u64 != base {
             return Err(Error::Internal(format!(
                 "no place for a code region at {base:#x}: {r}"

@@ -5,6 +5,7 @@
 //! two seconds are a user who has had enough: they end the guest. SIGTERM and SIGHUP to the tracer
 //! are passed on.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI32, AtomicI64, AtomicU32, Ordering};
 
 static INTERRUPTS: AtomicU32 = AtomicU32::new(0);
@@ -40,8 +41,20 @@ extern "C" fn note(signal: libc::c_int) {
     }
 }
 
-/// Installs the tracer's handlers; returns what the guest should have instead.
+/// Installs the tracer's handlers; returns what the guest should have instead. Done once: what the
+/// caller has chained to them since must stay.
 pub(crate) fn install() -> Vec<(i32, libc::sighandler_t)> {
+    static INSTALLED: OnceLock<Vec<(i32, libc::sighandler_t)>> = OnceLock::new();
+    INSTALLED.get_or_init(install_handlers).clone()
+}
+
+/// Installs the tracer's handlers, which the first recorder or replay would do, so that the caller
+/// can chain to them.
+pub fn survive_interrupts() {
+    install();
+}
+
+fn install_handlers() -> Vec<(i32, libc::sighandler_t)> {
     let mut old = Vec::new();
     for signal in [
         libc::SIGINT,

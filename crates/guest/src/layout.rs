@@ -105,6 +105,9 @@ pub(crate) mod slot {
     pub(crate) const NEXT: u32 = 0x88;
     /// The six arguments of the system call in progress.
     pub(crate) const ARGS: u32 = 0x90;
+    /// Where the next record of an observed run goes, and room for its memory operand.
+    pub(crate) const OBSERVE_AT: u32 = 0xc8;
+    pub(crate) const OBSERVED: u32 = 0xd0;
     /// A word that is always zero: sleeping threads wait on it in the kernel.
     pub(crate) const NOBODY: u32 = 0xc0;
     /// Countdown of each armed stop.
@@ -127,6 +130,20 @@ pub(crate) mod record {
     pub(crate) const ARGS: u32 = 24;
     pub(crate) const ARGS_LEN: u32 = 24;
     pub(crate) const SIZE: u32 = ARGS + ARGS_LEN;
+}
+
+/// One record of an observed run, in 8-byte words: address, step, memory operand, the general
+/// registers by hardware number, and the memory operand after the instruction if that wrote it. In a replay, which runs no call on the spot, the ring holds them.
+pub(crate) mod seen {
+    pub(crate) const PC: usize = 0;
+    pub(crate) const STEP: usize = 1;
+    pub(crate) const MEMORY: usize = 2;
+    pub(crate) const REGS: usize = 3;
+    pub(crate) const AFTER: usize = REGS + 16;
+    pub(crate) const WORDS: usize = AFTER + 1;
+    pub(crate) const SIZE: usize = WORDS * 8;
+    /// The cursor points this far into the record, so that one byte reaches all of it.
+    pub(crate) const BIAS: usize = 64;
 }
 
 /// The word that tells the system-call stub what it may do with a call: bit 0 it may run it;

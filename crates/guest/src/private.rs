@@ -6,6 +6,8 @@
 //! copies in a folder that goes with the replay. What it prints goes to the caller. What cannot be
 //! kept private (other processes, the network) fails with an error and is noted.
 
+mod harmless;
+
 use std::collections::HashMap;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -22,6 +24,7 @@ use crate::process::Outcome;
 use crate::replay::Replay;
 use crate::signals::Disposition;
 use crate::{End, Error, special};
+use harmless::harmless;
 
 /// Where and by which call an edited run left the recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,7 +36,10 @@ pub struct Departure {
 /// What a run that has departed has of its own.
 pub(crate) struct Private {
     pub(crate) departure: Departure,
-    folder: PathBuf,
+    /// Made when the first copy is.
+    folder: Option<PathBuf>,
+    /// The descriptors are open in its process. Most experiments end without needing them.
+    settled: bool,
     /// What stands in for each path; `None` for one that was removed.
     stands_in: HashMap<Vec<u8>, Option<PathBuf>>,
     pub(crate) notes: Vec<String>,
@@ -43,26 +49,28 @@ pub(crate) struct Private {
 impl Drop for Private {
     fn drop(&mut self) {
         // Nothing of an experiment is left behind; a failure here is nobody's concern.
-        let _ = fs::remove_dir_all(&self.folder);
+        if let Some(folder) = &self.folder {
+            let _ = fs::remove_dir_all(folder);
+        }
     }
 }
+
+/// Most that one call writes to standard output or error.
+const LARGEST: u64 = 16 << 20;
 
 /// Longest that a call may block when no limit was set.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 impl Private {
-    fn new(departure: Departure) -> Result<Self, Error> {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let n = NEXT.fetch_add(1, Ordering::Relaxed);
-        let folder = std::env::temp_dir().join(format!("wherefore-{}-{n}", std::process::id()));
-        fs::create_dir_all(&folder).map_err(Error::Disk)?;
-        Ok(Private {
+    fn new(departure: Departure) -> Self {
+        Private {
             departure,
-            folder,
+            folder: None,
+            settled: false,
             stands_in: HashMap::new(),
             notes: Vec::new(),
             copies: 0,
-        })
+        }
     }
 
     fn note(&mut self, text: String) {
@@ -71,9 +79,20 @@ impl Private {
         }
     }
 
-    fn fresh(&mut self) -> PathBuf {
+    fn fresh(&mut self) -> Result<PathBuf, Error> {
         self.copies += 1;
-        self.folder.join(self.copies.to_string())
+        let folder = match &self.folder {
+            Some(folder) => folder,
+            None => {
+                static NEXT: AtomicU32 = AtomicU32::new(0);
+                let n = NEXT.fetch_add(1, Ordering::Relaxed);
+                let name = format!("wherefore-{}-{n}", std::process::id());
+                let folder = std::env::temp_dir().join(name);
+                fs::create_dir_all(&folder).map_err(Error::Disk)?;
+                self.folder.insert(folder)
+            }
+        };
+        Ok(folder.join(self.copies.to_string()))
     }
 
     /// The private copy of the file at `path`, made now if there is none.
@@ -82,7 +101,7 @@ impl Private {
             return Ok(p.clone());
         }
         let removed = self.stands_in.get(path) == Some(&None);
-        let copy = self.fresh();
+        let copy = self.fresh()?;
         let original = PathBuf::from(std::ffi::OsStr::from_bytes(path));
         if !removed && original.is_file() {
             fs::copy(&original, &copy).map_err(Error::Disk)?;
@@ -99,130 +118,6 @@ fn writes(flags: u64) -> bool {
 
 fn failed(errno: i32) -> i64 {
     -i64::from(errno)
-}
-
-/// The call changes nothing but the guest: it asks, or works on descriptors that are private.
-fn harmless(call: &Call) -> bool {
-    matches!(
-        call.nr as i64,
-        libc::SYS_read
-            | libc::SYS_pread64
-            | libc::SYS_readv
-            | libc::SYS_preadv
-            | libc::SYS_preadv2
-            | libc::SYS_write
-            | libc::SYS_pwrite64
-            | libc::SYS_writev
-            | libc::SYS_pwritev
-            | libc::SYS_pwritev2
-            | libc::SYS_lseek
-            | libc::SYS_fstat
-            | libc::SYS_stat
-            | libc::SYS_lstat
-            | libc::SYS_newfstatat
-            | libc::SYS_statx
-            | libc::SYS_access
-            | libc::SYS_faccessat
-            | libc::SYS_faccessat2
-            | libc::SYS_readlink
-            | libc::SYS_readlinkat
-            | libc::SYS_getdents
-            | libc::SYS_getdents64
-            | libc::SYS_getxattr
-            | libc::SYS_lgetxattr
-            | libc::SYS_fgetxattr
-            | libc::SYS_listxattr
-            | libc::SYS_llistxattr
-            | libc::SYS_flistxattr
-            | libc::SYS_statfs
-            | libc::SYS_fstatfs
-            | libc::SYS_close
-            | libc::SYS_close_range
-            | libc::SYS_dup
-            | libc::SYS_dup2
-            | libc::SYS_dup3
-            | libc::SYS_fcntl
-            | libc::SYS_ioctl
-            | libc::SYS_flock
-            | libc::SYS_fsync
-            | libc::SYS_fdatasync
-            | libc::SYS_ftruncate
-            | libc::SYS_fallocate
-            | libc::SYS_fadvise64
-            | libc::SYS_readahead
-            | libc::SYS_sync_file_range
-            | libc::SYS_poll
-            | libc::SYS_ppoll
-            | libc::SYS_select
-            | libc::SYS_pselect6
-            | libc::SYS_epoll_create
-            | libc::SYS_epoll_create1
-            | libc::SYS_epoll_ctl
-            | libc::SYS_epoll_wait
-            | libc::SYS_epoll_pwait
-            | libc::SYS_epoll_pwait2
-            | libc::SYS_pipe
-            | libc::SYS_pipe2
-            | libc::SYS_eventfd
-            | libc::SYS_eventfd2
-            | libc::SYS_timerfd_create
-            | libc::SYS_timerfd_settime
-            | libc::SYS_timerfd_gettime
-            | libc::SYS_memfd_create
-            | libc::SYS_inotify_init
-            | libc::SYS_inotify_init1
-            | libc::SYS_inotify_add_watch
-            | libc::SYS_inotify_rm_watch
-            | libc::SYS_signalfd
-            | libc::SYS_signalfd4
-            | libc::SYS_getcwd
-            | libc::SYS_chdir
-            | libc::SYS_fchdir
-            | libc::SYS_umask
-            | libc::SYS_clock_gettime
-            | libc::SYS_clock_getres
-            | libc::SYS_gettimeofday
-            | libc::SYS_time
-            | libc::SYS_times
-            | libc::SYS_getrusage
-            | libc::SYS_sysinfo
-            | libc::SYS_uname
-            | libc::SYS_getrandom
-            | libc::SYS_getuid
-            | libc::SYS_geteuid
-            | libc::SYS_getgid
-            | libc::SYS_getegid
-            | libc::SYS_getresuid
-            | libc::SYS_getresgid
-            | libc::SYS_getgroups
-            | libc::SYS_getppid
-            | libc::SYS_getpgrp
-            | libc::SYS_getpgid
-            | libc::SYS_getsid
-            | libc::SYS_getpriority
-            | libc::SYS_getrlimit
-            | libc::SYS_getcpu
-            | libc::SYS_sched_getaffinity
-            | libc::SYS_sched_getparam
-            | libc::SYS_sched_getscheduler
-            | libc::SYS_sched_get_priority_max
-            | libc::SYS_sched_get_priority_min
-            | libc::SYS_alarm
-            | libc::SYS_setitimer
-            | libc::SYS_getitimer
-            | libc::SYS_timer_create
-            | libc::SYS_timer_settime
-            | libc::SYS_timer_gettime
-            | libc::SYS_timer_getoverrun
-            | libc::SYS_timer_delete
-            | libc::SYS_pause
-            | libc::SYS_rt_sigtimedwait
-            | libc::SYS_rt_sigpending
-            | libc::SYS_rt_sigsuspend
-            | libc::SYS_capget
-            | libc::SYS_membarrier
-            | libc::SYS_mincore
-    ) || (call.nr as i64 == libc::SYS_prlimit64 && (call.args[0] == 0 || call.args[2] == 0))
 }
 
 /// Devices that take what is written to them and keep nothing.
@@ -255,8 +150,17 @@ impl Replay {
             step: self.engine.step()?,
             call: abi::describe(call, None),
         };
-        let mut private = Private::new(departure)?;
+        self.private = Some(Private::new(departure));
         self.next = None;
+        Ok(())
+    }
+
+    /// Opens the guest's descriptors in its process, as far as they can be had.
+    fn settle(&mut self) -> Result<(), Error> {
+        let Some(mut private) = self.private.take_if(|p| !p.settled) else {
+            return Ok(());
+        };
+        private.settled = true;
         let open: Vec<_> = self
             .descriptors
             .open
@@ -382,6 +286,9 @@ impl Replay {
     /// Carries out a call of a run that has departed.
     pub(crate) fn private_call(&mut self, call: &Call) -> Result<Option<End>, Error> {
         let nr = call.nr as i64;
+        if !self.concerns_no_descriptor(call) {
+            self.settle()?;
+        }
         if let Some(ret) = self.private_result(call)? {
             self.forward(call, ret);
             self.engine.return_from_call(ret);
@@ -442,6 +349,28 @@ impl Replay {
         }
     }
 
+    /// The call works the same whether the guest's descriptors are open or not.
+    fn concerns_no_descriptor(&self, call: &Call) -> bool {
+        let anonymous = call.args[3] & libc::MAP_ANONYMOUS as u64 != 0;
+        match call.nr as i64 {
+            libc::SYS_write | libc::SYS_writev => self.descriptors.output(call.args[0]).is_some(),
+            libc::SYS_mmap => anonymous,
+            libc::SYS_exit
+            | libc::SYS_exit_group
+            | libc::SYS_brk
+            | libc::SYS_munmap
+            | libc::SYS_mprotect
+            | libc::SYS_getpid
+            | libc::SYS_gettid
+            | libc::SYS_kill
+            | libc::SYS_tgkill
+            | libc::SYS_rt_sigaction
+            | libc::SYS_rt_sigprocmask
+            | libc::SYS_rt_sigreturn => true,
+            _ => false,
+        }
+    }
+
     /// Waits for a call no longer than the limits allow.
     fn patient_call(&mut self, call: &Call) -> Result<Outcome, Error> {
         let deadline = Instant::now() + self.limits.time.min(PATIENCE);
@@ -471,12 +400,17 @@ impl Replay {
         let believed = self.pid as i64;
         Ok(Some(match nr {
             libc::SYS_write | libc::SYS_pwrite64 if self.descriptors.output(a).is_some() => {
-                c as i64
+                // A length that has gone wrong ends where the memory does, or far before that.
+                let mut bytes = vec![0; c.min(LARGEST) as usize];
+                match self.engine.memory.read(b, &mut bytes) {
+                    0 if c > 0 => failed(libc::EFAULT),
+                    n => n as i64,
+                }
             }
             libc::SYS_writev | libc::SYS_pwritev | libc::SYS_pwritev2
                 if self.descriptors.output(a).is_some() =>
             {
-                gather(b, c, usize::MAX >> 1, &self.engine.memory).len() as i64
+                gather(b, c, LARGEST as usize, &self.engine.memory).len() as i64
             }
             libc::SYS_getpid | libc::SYS_gettid | libc::SYS_set_tid_address => believed,
             libc::SYS_kill | libc::SYS_tkill if a as i64 == believed || a == 0 => {

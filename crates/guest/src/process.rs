@@ -289,10 +289,12 @@ impl Engine {
     /// A stopped copy of the guest, to compare with or to return to.
     pub(crate) fn copy(&mut self) -> Result<Tracee, Error> {
         let saved = self.regs;
-        // No exit signal: the end of a copy must not be a SIGCHLD to the guest.
+        // A child of the tracer's, not of the guest's: the end of a copy must not be a SIGCHLD to the
+        // guest, nor may what is left of it wait for the guest to ask.
+        let flags = libc::CLONE_PARENT as u64;
         let call = Call {
             nr: libc::SYS_clone as u64,
-            args: [0; 6],
+            args: [flags, 0, 0, 0, 0, 0],
         };
         (
             self.regs.rdi,
@@ -300,7 +302,7 @@ impl Engine {
             self.regs.rdx,
             self.regs.r10,
             self.regs.r8,
-        ) = (0, 0, 0, 0, 0);
+        ) = (flags, 0, 0, 0, 0);
         let made = self.clone_call(&call);
         self.regs = saved;
         let (ret, child) = made?;

@@ -151,7 +151,7 @@ pub struct Replay {
     sink: Sink,
     /// Output up to this step has been shown before.
     pub(crate) shown_to: u64,
-    put_out: u64,
+    pub(crate) put_out: u64,
     pub(crate) ended: Option<End>,
     on_crash: Option<OnCrash>,
     on_deadlock: Option<OnDeadlock>,
@@ -166,7 +166,7 @@ pub struct Replay {
     pub(crate) last_automatic: Instant,
     pub(crate) spacing: Spacing,
     /// The guest stands before a system call that was announced already.
-    at_call: bool,
+    pub(crate) at_call: bool,
     interrupt: Arc<AtomicBool>,
     pub(crate) limits: Limits,
     checkpointing: bool,
@@ -176,7 +176,7 @@ pub struct Replay {
     pub(crate) in_call: Vec<ThreadId>,
     pub(crate) gone: Vec<ThreadId>,
     /// The thread just switched to goes on with the result of its call.
-    resume_call: bool,
+    pub(crate) resume_call: bool,
     /// The world of a run that has left the recording.
     pub(crate) private: Option<Private>,
     /// Process id that the guest believes to have.

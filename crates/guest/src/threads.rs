@@ -248,6 +248,7 @@ impl Engine {
             self.memory
                 .read_vec(self.page + u64::from(slot::STOPS), len)?
         };
+        let log = self.slot(slot::OBSERVE_AT)?;
         let process = self.tracee;
         let deliverable = self.can_deliver;
         let old = self.threads.current;
@@ -256,6 +257,7 @@ impl Engine {
         self.tracee = process;
         let countdowns = self.page + u64::from(slot::STOPS);
         self.memory.write(countdowns, &stops)?;
+        self.set_slot(slot::OBSERVE_AT, log)?;
         let i = self.threads.find(old).expect("just parked");
         let (_, parked) = &mut self.threads.parked[i];
         let new = parked.green.replace(state);

@@ -67,6 +67,28 @@ impl Program {
             .collect()
     }
 
+    /// The code of each file that lines are known of, sorted.
+    pub fn code_with_lines(&self) -> Vec<(PathBuf, Vec<(u64, u64)>)> {
+        let mut out = Vec::new();
+        for module in self.all_modules() {
+            let contents = &module.contents;
+            let (Some(elf), Some(debug)) = (contents.elf(), contents.debug()) else {
+                continue;
+            };
+            let mut ranges: Vec<(u64, u64)> = debug
+                .units()
+                .iter()
+                .flat_map(|u| u.lines(elf, &contents.warnings).ranges())
+                .map(|(low, high)| (module.pc(low), module.pc(high)))
+                .collect();
+            ranges.sort_unstable();
+            if !ranges.is_empty() {
+                out.push((contents.name.clone(), ranges));
+            }
+        }
+        out
+    }
+
     /// The starts of the code of every line of a file, as [`Program::addresses_of_line`] has them.
     pub fn line_starts(&self, file: &Path) -> BTreeMap<u32, BTreeSet<u64>> {
         let mut out: BTreeMap<u32, BTreeSet<u64>> = BTreeMap::new();

@@ -112,6 +112,11 @@ impl Lines {
         Some(statement.unwrap_or(last))
     }
 
+    /// The stretches of code that the table covers.
+    pub(crate) fn ranges(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        self.sequences.iter().map(|s| (s.start, s.end))
+    }
+
     /// The rows within a range of addresses, in order.
     pub(crate) fn within(&self, low: u64, high: u64) -> impl Iterator<Item = &Row> {
         self.sequences

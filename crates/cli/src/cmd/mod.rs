@@ -2,6 +2,7 @@
 
 mod chaos;
 mod info;
+mod locate;
 mod ls;
 mod replay;
 mod rm;
@@ -31,6 +32,7 @@ pub(crate) fn dispatch(args: &Args) -> Result<Exit> {
     match &args.verb {
         Verb::Run(a) => run::run(&case, a, paint),
         Verb::Replay(a) => replay::replay(&case, a, paint),
+        Verb::Locate(a) => locate::locate(&case, a, paint),
         Verb::Slice(a) => slice::slice(&case, a, paint),
         Verb::Where(a) => value::history(&case, a, paint),
         Verb::Value(a) => value::value(&case, a),

@@ -19,6 +19,7 @@ pub(crate) fn replay(case: &Case, args: &ReplayArgs, paint: Paint) -> Result<Exi
     let request = ReplayRequest {
         recording: args.recording.clone(),
         to: args.to,
+        set: args.set.clone(),
     };
     let result = case.replay(&request, terminal.clone());
     terminal.clear();
@@ -57,6 +58,9 @@ pub(crate) fn replay(case: &Case, args: &ReplayArgs, paint: Paint) -> Result<Exi
             }
             _ => {}
         }
+    }
+    if let Some(edited) = report.edited.as_ref().filter(|_| !telling.quiet) {
+        say(&render::edited(edited));
     }
     if telling.verbose
         && args.to.is_none()

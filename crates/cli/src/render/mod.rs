@@ -1,7 +1,9 @@
 //! Reports as text for people. At most 100 columns, colours only on a terminal.
 
 mod crash;
+mod html;
 mod list;
+mod locate;
 mod page;
 mod paint;
 mod position;
@@ -13,7 +15,9 @@ mod value;
 use std::io::Write;
 
 pub(crate) use crash::{crash, killed};
+pub(crate) use html::page;
 pub(crate) use list::{info, list};
+pub(crate) use locate::{located, tests};
 pub(crate) use page::slice_page;
 pub(crate) use paint::Paint;
 pub(crate) use position::position;
@@ -51,6 +55,26 @@ pub(crate) fn ended(name: &RecordingName, ended: &Ended) -> String {
         other => phrase(other),
     };
     format!("wherefore: {name}: the program {how}\n")
+}
+
+/// What became of a run that was changed.
+pub(crate) fn edited(edited: &case::Edited) -> String {
+    let text = match edited {
+        case::Edited {
+            as_expected: Some(true),
+            ..
+        } => "with this change the output is as expected",
+        case::Edited {
+            as_expected: Some(false),
+            output_changed: true,
+        } => "with this change the output is another, but not the expected one",
+        case::Edited {
+            output_changed: true,
+            ..
+        } => "with this change the output is another",
+        _ => "the output is the same with this change",
+    };
+    format!("wherefore: {text}\n")
 }
 
 pub(crate) fn interrupted(step: u64, name: &RecordingName) -> String {

@@ -19,6 +19,17 @@ impl Paint {
         }
     }
 
+    pub(crate) fn plain() -> Self {
+        Paint { on: false }
+    }
+
+    /// For standard output, where the choice was made for standard error.
+    pub(crate) fn for_stdout(self) -> Self {
+        Paint {
+            on: self.on && std::io::stdout().is_terminal(),
+        }
+    }
+
     fn with(self, style: Style, text: &str) -> String {
         if self.on {
             format!("{style}{text}{style:#}")

@@ -54,6 +54,7 @@ impl Engine {
             return Ok(None);
         }
         block.flip(&self.flipped);
+        block.observe(&self.observed);
         if let Some(hunt) = &mut self.hunt {
             hunt.look(&block);
         }

@@ -277,6 +277,7 @@ impl Engine {
             decode(pc, limit, &mut fetcher, &|at| armed.contains_key(&at))
         };
         block.flip(&self.flipped);
+        block.observe(&self.observed);
         // A system call is the caller's, as is what the tracer must carry out.
         if matches!(
             block.insns.last().map(|i| i.flow),

@@ -177,6 +177,8 @@ impl Engine {
     pub(super) fn longest(&self) -> usize {
         if self.taping() {
             crate::translate::tape::MAX_INSNS
+        } else if !self.observed.is_empty() {
+            MAX_OBSERVED
         } else {
             MAX_INSNS
         }

@@ -63,6 +63,8 @@ impl Replay {
                         self.take()?;
                         self.die(&p).map(Some)
                     }
+                    // Another run than the recorded one may die where that did not.
+                    _ if self.edited => self.die(&p).map(Some),
                     _ => Err(self.diverged(&format!("the guest dies of signal {}", p.signal))),
                 }
             }

@@ -74,6 +74,8 @@ pub(crate) struct Insn {
     /// Overwrites all six arithmetic flags and reads none of them.
     pub(crate) sets_all_flags: bool,
     pub(crate) may_fault: bool,
+    /// What it works on is logged before it is executed.
+    pub(crate) observed: bool,
     pub(crate) decoded: Instruction,
 }
 
@@ -148,6 +150,7 @@ pub(crate) fn decode(
                 rip_offset: 0,
                 sets_all_flags: sets_all_flags(&decoded),
                 may_fault: may_fault(&decoded),
+                observed: false,
                 decoded,
             };
             insn.bytes[..len].copy_from_slice(&bytes[offset..offset + len]);
@@ -244,6 +247,17 @@ impl Superblock {
             {
                 *condition ^= 1;
             }
+        }
+    }
+
+    /// Marks the instructions in `ranges`, which are sorted, as observed.
+    pub(crate) fn observe(&mut self, ranges: &[(u64, u64)]) {
+        if ranges.is_empty() {
+            return;
+        }
+        for i in &mut self.insns {
+            let at = ranges.partition_point(|r| r.1 <= i.pc);
+            i.observed = ranges.get(at).is_some_and(|r| r.0 <= i.pc);
         }
     }
 

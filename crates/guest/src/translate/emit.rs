@@ -90,6 +90,23 @@ impl Code {
         self.raw(&[0x48, 0x8d, 0x0c, 0x11]);
     }
 
+    /// `lea rdx, [rdx + rcx + n]`
+    pub(crate) fn sum_rdx(&mut self, n: i8) {
+        self.raw(&[0x48, 0x8d, 0x54, 0x0a, n as u8]);
+    }
+
+    /// `mov [rcx + n], reg`
+    pub(crate) fn store_at_rcx(&mut self, n: i8, reg: Gpr) {
+        let rex = 0x48 | (reg.0 >> 3) << 2;
+        self.raw(&[rex, 0x89, 0x41 | (reg.0 & 7) << 3, n as u8]);
+    }
+
+    /// `lea rcx, [rcx + n]`, for more than a byte holds.
+    pub(crate) fn advance_rcx(&mut self, n: i32) {
+        self.raw(&[0x48, 0x8d, 0x89]);
+        self.u32(n as u32);
+    }
+
     /// `mov reg, imm64`
     pub(crate) fn imm64(&mut self, reg: Gpr, value: u64) {
         self.raw(&[0x48 | reg.0 >> 3, 0xb8 | reg.0 & 7]);
@@ -289,6 +306,9 @@ mod tests {
         check(|c| c.load_byte_ecx(0x27), "movzx ecx,byte ptr gs:[27h]");
         check(|c| c.add_rcx(9), "lea rcx,[rcx+9]");
         check(|c| c.add_rcx_rdx(), "lea rcx,[rcx+rdx]");
+        check(|c| c.sum_rdx(-3), "lea rdx,[rdx+rcx-3]");
+        check(|c| c.store_at_rcx(-64, Gpr(13)), "mov [rcx-40h],r13");
+        check(|c| c.advance_rcx(152), "lea rcx,[rcx+98h]");
         check(
             |c| c.imm64(Gpr::R11, 0x1122_3344_5566_7788),
             "mov r11,1122334455667788h",

@@ -23,20 +23,25 @@
 
 mod decode;
 pub(crate) mod emit;
+mod observe;
+mod operands;
 pub(crate) mod tape;
 
 use iced_x86::{
-    BlockEncoder, BlockEncoderOptions, Code as Opcode, Instruction, InstructionBlock,
-    InstructionInfoFactory, MemoryOperand, Register,
+    BlockEncoder, BlockEncoderOptions, Code as Opcode, Instruction, InstructionBlock, Register,
 };
 
 use self::tape::{Moment, Taped, Taping};
 use crate::layout::{Layout, slot};
 pub(crate) use decode::{Fetch, Flow, Insn, Superblock, decode};
 use emit::{Code, Gpr};
+use operands::{memory_of, reaches, unused_register};
 
 /// The longest superblock, in guest instructions.
 pub(crate) const MAX_INSNS: usize = 64;
+
+/// The longest that is observed: logging takes some 250 bytes of code per instruction.
+pub(crate) const MAX_OBSERVED: usize = 32;
 
 /// Addresses of the routines that every code region has a copy of.
 #[derive(Clone, Copy, Debug)]
@@ -318,8 +323,14 @@ impl Translator<'_> {
                 _ => {}
             }
             self.note(insn.pc, uncounted, saved);
+            if insn.observed {
+                self.observe(insn, uncounted, saved);
+            }
             self.late_count = (self.counted_at.is_none() && last && !bounded).then_some((n, done));
             self.insn(i, uncounted);
+            if insn.observed && insn.flow == Flow::Next {
+                self.observe_after(insn, uncounted);
+            }
         }
         // A superblock that was cut short, not ended by a transfer, goes on at its end.
         if insns.last().is_none_or(|i| !i.flow.ends()) {
@@ -738,44 +749,6 @@ impl Translator<'_> {
             self.code.raw(&value.to_le_bytes());
         }
     }
-}
-
-fn reaches(target: u64, from: u64) -> bool {
-    (target.wrapping_sub(from) as i64).unsigned_abs() < 0x7fff_0000
-}
-
-fn memory_of(i: &Instruction) -> MemoryOperand {
-    MemoryOperand::new(
-        i.memory_base(),
-        i.memory_index(),
-        i.memory_index_scale(),
-        i.memory_displacement64() as i64,
-        i.memory_displ_size(),
-        false,
-        i.segment_prefix(),
-    )
-}
-
-fn unused_register(i: &Instruction) -> Register {
-    let mut factory = InstructionInfoFactory::new();
-    let info = factory.info(i);
-    let candidates = [
-        Register::RAX,
-        Register::RCX,
-        Register::RDX,
-        Register::RBX,
-        Register::RSI,
-        Register::RDI,
-    ];
-    let used = |r: Register| {
-        info.used_registers()
-            .iter()
-            .any(|u| u.register().full_register() == r)
-    };
-    candidates
-        .into_iter()
-        .find(|&r| !used(r))
-        .expect("no instruction uses all six registers")
 }
 
 /// Where in a superblock the count may be added although it destroys the flags: right before an

@@ -6,6 +6,7 @@ mod chance;
 mod checkpoints;
 mod determinism;
 mod edits;
+mod observe;
 mod oracle;
 mod private;
 mod random;

@@ -1,0 +1,289 @@
+//! Experiments on failing runs: a value is changed, the run goes on, and its output is judged.
+//!
+//! Each worker thread has a replay of its own on a CPU of its own. It walks the failing run once,
+//! from one place of change to the next, and tries each change in a copy of the guest. Without
+//! forking, each change is tried in a fresh replay from the beginning: the slow way, which must
+//! give the same results.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use guest::{End, Halt, Limits, OutputKind, Replay, Until, UserRegs};
+use locate::{Change, Desk, Laboratory, Limit, Location, Outcome, Trial};
+use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
+use nix::unistd::Pid;
+
+use crate::locate::compare::Compare;
+use crate::locate::native::Wanted;
+
+/// Trials that a worker takes at a time.
+const BATCH: usize = 16;
+
+/// A failing run to experiment with.
+pub(crate) struct Specimen {
+    pub(crate) folder: PathBuf,
+    pub(crate) wanted: Wanted,
+    pub(crate) compare: Compare,
+    pub(crate) limits: Limits,
+    /// Where the user's compare command runs.
+    pub(crate) home: PathBuf,
+}
+
+pub(crate) struct Workshop {
+    pub(crate) specimens: Vec<Specimen>,
+    pub(crate) cpus: Vec<usize>,
+    pub(crate) fork: bool,
+}
+
+/// The CPUs that this process may use.
+pub(crate) fn cpus() -> Vec<usize> {
+    let Ok(set) = sched_getaffinity(Pid::from_raw(0)) else {
+        return vec![0];
+    };
+    let list: Vec<usize> = (0..CpuSet::count())
+        .filter(|&n| set.is_set(n).unwrap_or(false))
+        .collect();
+    if list.is_empty() { vec![0] } else { list }
+}
+
+/// Limits that a run of `steps` steps and `output` bytes leaves plenty of room in.
+pub(crate) fn limits(steps: u64, seconds: f64, output: usize) -> Limits {
+    Limits {
+        steps: steps.saturating_mul(2).saturating_add(200_000),
+        time: Duration::from_secs_f64((seconds * 10.0).clamp(2.0, 60.0)),
+        output: (output as u64).saturating_mul(4).saturating_add(1 << 16),
+        memory: 256 << 20,
+    }
+}
+
+impl Laboratory for Workshop {
+    type Error = guest::Error;
+
+    fn sweep(&self, run: usize, trials: &[Trial], desk: &dyn Desk) -> Result<(), guest::Error> {
+        let next = AtomicUsize::new(0);
+        let trouble: Mutex<Option<guest::Error>> = Mutex::new(None);
+        let work = |cpu: usize| {
+            let mut set = CpuSet::new();
+            if set.set(cpu).is_ok() {
+                // On failure the workers share a CPU, which costs time only.
+                let _ = sched_setaffinity(Pid::from_raw(0), &set);
+            }
+            let result = self.work(run, trials, &next, desk);
+            if let (Err(e), Ok(mut first)) = (result, trouble.lock()) {
+                first.get_or_insert(e);
+            }
+        };
+        let workers = self.cpus.len().min(trials.len().div_ceil(BATCH)).max(1);
+        std::thread::scope(|scope| {
+            for &cpu in &self.cpus[..workers] {
+                scope.spawn(move || work(cpu));
+            }
+        });
+        match trouble.into_inner() {
+            Ok(Some(e)) => Err(e),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Workshop {
+    fn work(
+        &self,
+        run: usize,
+        trials: &[Trial],
+        next: &AtomicUsize,
+        desk: &dyn Desk,
+    ) -> Result<(), guest::Error> {
+        let mut bench: Option<Bench<'_>> = None;
+        loop {
+            let begin = next.fetch_add(BATCH, Ordering::Relaxed);
+            if begin >= trials.len() {
+                return Ok(());
+            }
+            let end = (begin + BATCH).min(trials.len());
+            for (i, trial) in trials[begin..end].iter().enumerate() {
+                if desk.stopped() {
+                    return Ok(());
+                }
+                if !desk.wanted(begin + i) {
+                    continue;
+                }
+                let this = match &mut bench {
+                    Some(b) if self.fork => b,
+                    slot => {
+                        // The old guest goes before the next one comes.
+                        slot.take();
+                        slot.insert(Bench::open(&self.specimens[run])?)
+                    }
+                };
+                let outcome = if self.fork {
+                    this.try_in_copy(trial)
+                } else {
+                    this.try_here(trial)
+                };
+                let outcome = outcome.unwrap_or_else(|_| {
+                    // What is left of the guest is of no use.
+                    bench = None;
+                    Outcome::Failed
+                });
+                desk.done(begin + i, outcome);
+            }
+        }
+    }
+}
+
+/// A failing run that stands at some step.
+struct Bench<'a> {
+    specimen: &'a Specimen,
+    replay: Replay,
+    output: Rc<RefCell<Vec<u8>>>,
+    /// What the user's command has said of outputs.
+    verdicts: HashMap<u64, bool>,
+}
+
+impl<'a> Bench<'a> {
+    fn open(specimen: &'a Specimen) -> Result<Self, guest::Error> {
+        let output: Rc<RefCell<Vec<u8>>> = Rc::default();
+        let sink = {
+            let output = output.clone();
+            Box::new(move |kind, bytes: &[u8]| {
+                if kind == OutputKind::Stdout {
+                    output.borrow_mut().extend_from_slice(bytes);
+                }
+            })
+        };
+        let mut replay = Replay::open(&specimen.folder, sink)?;
+        replay.limit(specimen.limits)?;
+        Ok(Bench {
+            specimen,
+            replay,
+            output,
+            verdicts: HashMap::new(),
+        })
+    }
+
+    fn try_in_copy(&mut self, trial: &Trial) -> Result<Outcome, guest::Error> {
+        if self.replay.run(&Until::step(trial.step))? != Halt::Step {
+            return Ok(Outcome::Failed);
+        }
+        let before = self.output.borrow().len();
+        let halt = self.replay.branch(|replay| {
+            apply(replay, &trial.change)?;
+            replay.run(&Until::end())
+        });
+        let outcome = match halt {
+            Ok(halt) => Ok(self.judge(&halt)),
+            // Something that an experiment may not do.
+            Err(guest::Error::Request(_) | guest::Error::Unsupported(_)) => Ok(Outcome::Failed),
+            Err(guest::Error::Unmapped(_)) => Ok(Outcome::Failed),
+            Err(e) => Err(e),
+        };
+        self.output.borrow_mut().truncate(before);
+        outcome
+    }
+
+    fn try_here(&mut self, trial: &Trial) -> Result<Outcome, guest::Error> {
+        if self.replay.run(&Until::step(trial.step))? != Halt::Step {
+            return Ok(Outcome::Failed);
+        }
+        let halt =
+            apply(&mut self.replay, &trial.change).and_then(|()| self.replay.run(&Until::end()));
+        match halt {
+            Ok(halt) => Ok(self.judge(&halt)),
+            Err(_) => Ok(Outcome::Failed),
+        }
+    }
+
+    fn judge(&mut self, halt: &Halt) -> Outcome {
+        let status = match halt {
+            Halt::Ended(End::Exited(status)) => *status,
+            Halt::Ended(_) => return Outcome::Crashed,
+            Halt::Limit("steps") => return Outcome::Limited(Limit::Steps),
+            Halt::Limit("time") => return Outcome::Limited(Limit::Time),
+            Halt::Limit(_) => return Outcome::Limited(Limit::Output),
+            _ => return Outcome::Failed,
+        };
+        let s = self.specimen;
+        if s.wanted.status.is_some_and(|wanted| wanted != status) {
+            return Outcome::Wrong;
+        }
+        let output = self.output.borrow();
+        let equal = match &s.compare {
+            Compare::Command(_) => {
+                let mut hasher = DefaultHasher::new();
+                output.hash(&mut hasher);
+                *self
+                    .verdicts
+                    .entry(hasher.finish())
+                    .or_insert_with(|| s.compare.equal(&s.wanted.stdout, &output, &s.home))
+            }
+            other => other.equal(&s.wanted.stdout, &output, &s.home),
+        };
+        if equal {
+            Outcome::Mended
+        } else {
+            Outcome::Wrong
+        }
+    }
+}
+
+/// Changes the stopped guest.
+pub(crate) fn apply(replay: &mut Replay, change: &Change) -> Result<(), guest::Error> {
+    let mut regs = replay.regs();
+    match change {
+        Change::Branch(to) => regs.rip = *to,
+        Change::Set(list) => {
+            for &(location, value) in list {
+                match location {
+                    Location::Memory { address, size } => {
+                        let bytes = value.to_le_bytes();
+                        replay.write(address, &bytes[..usize::from(size.clamp(1, 8))])?;
+                    }
+                    Location::Register { number, size, high } => {
+                        let r = register(&mut regs, number);
+                        *r = merge(*r, value, size, high);
+                    }
+                }
+            }
+        }
+    }
+    replay.set_regs(&regs)
+}
+
+/// A register after a write of a part of it.
+fn merge(old: u64, value: u64, size: u8, high: bool) -> u64 {
+    match (size, high) {
+        (1, true) => old & !0xff00 | (value & 0xff) << 8,
+        (1, false) => old & !0xff | value & 0xff,
+        (2, _) => old & !0xffff | value & 0xffff,
+        (4, _) => value & 0xffff_ffff,
+        _ => value,
+    }
+}
+
+pub(crate) fn register(regs: &mut UserRegs, number: u8) -> &mut u64 {
+    match number {
+        0 => &mut regs.rax,
+        1 => &mut regs.rcx,
+        2 => &mut regs.rdx,
+        3 => &mut regs.rbx,
+        4 => &mut regs.rsp,
+        5 => &mut regs.rbp,
+        6 => &mut regs.rsi,
+        7 => &mut regs.rdi,
+        8 => &mut regs.r8,
+        9 => &mut regs.r9,
+        10 => &mut regs.r10,
+        11 => &mut regs.r11,
+        12 => &mut regs.r12,
+        13 => &mut regs.r13,
+        14 => &mut regs.r14,
+        _ => &mut regs.r15,
+    }
+}

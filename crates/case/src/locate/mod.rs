@@ -1,0 +1,489 @@
+//! Finding the statement that is at fault, from tests that pass and tests that fail.
+//!
+//! The tests are first run natively: that is what the user sees. Then each is recorded, and its
+//! replay observed, which gives the coverage and the value profile of the whole suite. With those,
+//! the failing runs are searched for replacements that mend their output (`laboratory`), and the
+//! lines ranked. The technique itself is the crate `locate`; here are processes, files and reports.
+
+pub(crate) mod compare;
+mod evidence;
+pub(crate) mod expected;
+pub(crate) mod laboratory;
+mod native;
+mod observe;
+mod report;
+mod state;
+pub(crate) mod suite;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use ::locate::faults::{self, Failing, Recompute};
+use ::locate::rank::{Counts, Formula, Ranked, rank};
+use ::locate::{Ivmp, Progress, Reduction, Search, SearchState, Statement, Tally};
+
+use crate::Error;
+use crate::store::Store;
+
+pub use compare::Compare;
+pub use native::TestEnd;
+pub use report::{
+    Evidence, LocateReport, RankedLine, SearchReport, TestReport, TruthReport, ValueChange,
+};
+pub use suite::{Content, Expected, Suite, Test};
+
+use laboratory::{Specimen, Workshop, limits};
+use native::{Desk, Wanted};
+use observe::Observed;
+use report::Line;
+use state::State;
+
+/// How statements are ranked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Method {
+    /// By value replacement; ties by this formula.
+    Replacement(Formula),
+    /// By which tests execute them alone.
+    Coverage(Formula),
+}
+
+#[derive(Clone, Debug)]
+pub struct LocateRequest {
+    pub suite: Suite,
+    pub method: Method,
+    pub reduction: Reduction,
+    /// Experiments begin in a copy of the guest at the place of change, not at the beginning.
+    pub fork: bool,
+    /// CPUs to use; all if absent.
+    pub workers: Option<usize>,
+    pub budget: Option<Duration>,
+    /// Failing runs that are searched, the shortest first; 0 for all.
+    pub runs: usize,
+    /// Executions of one instruction that are looked at in a run; 0 for all.
+    pub instances: u32,
+    /// Several faults: how the next list is made.
+    pub several: Option<Recompute>,
+    /// Go on with an interrupted search.
+    pub resume: bool,
+    /// A fault has been mended since: make the next list.
+    pub proceed: bool,
+    /// The lines that were mended, as FILE, LINE; found by comparing if empty.
+    pub fixed: Vec<(String, u32)>,
+    /// The lines that are at fault, to see how they rank.
+    pub truth: Vec<(String, u32)>,
+    /// Lines for which evidence is written out.
+    pub explain: usize,
+}
+
+/// Who is told how the search goes.
+pub trait LocateAudience: Sync {
+    fn tests(&self, tests: &[TestReport]);
+    /// Recording and observing: `done` of `of` tests.
+    fn observing(&self, done: usize, of: usize);
+    fn searching(&self, at: &Searching);
+}
+
+/// Where a search stands.
+#[derive(Clone, Debug)]
+pub struct Searching {
+    /// The failing run at hand, from 0, and how many there are.
+    pub run: usize,
+    pub runs: usize,
+    pub round: u32,
+    pub done: usize,
+    pub trials: usize,
+    pub tried: u64,
+    pub per_second: f64,
+    /// The most suspicious lines so far, with the number of runs that they mend.
+    pub leading: Vec<(String, u32)>,
+}
+
+struct Judged {
+    report: TestReport,
+    wanted: Option<Wanted>,
+    desk: Desk,
+}
+
+pub(crate) fn locate(
+    store: &Store,
+    request: &LocateRequest,
+    audience: &dyn LocateAudience,
+    stop: &AtomicBool,
+) -> Result<LocateReport, Error> {
+    let begun = Instant::now();
+    let suite = &request.suite;
+    let home = state::folder(store, &suite.name)?;
+    let previous = if request.resume || request.proceed {
+        Some(State::read(&home, &suite.name)?)
+    } else {
+        None
+    };
+    native::build(suite)?;
+    let judged = run_tests(suite, &home)?;
+    let tests: Vec<TestReport> = judged.iter().map(|j| j.report.clone()).collect();
+    audience.tests(&tests);
+    let mut report = LocateReport::new(suite, &tests, request.method);
+    if tests.iter().all(|t| t.passed) {
+        return Ok(report);
+    }
+    let cpus = laboratory::cpus();
+    // The engine pins its thread to a CPU; this one stays free.
+    let observed = std::thread::scope(|scope| {
+        let look = || observe::observe(store, request, &judged, audience, stop);
+        scope
+            .spawn(look)
+            .join()
+            .unwrap_or_else(|_| Err(Error::Internal("observing the tests failed".into())))
+    })?;
+    report.notes.extend(observed.notes.iter().cloned());
+    let facts = Facts::new(&observed, &tests);
+    let formula = match request.method {
+        Method::Coverage(formula) => {
+            report.rank(
+                &observed,
+                &facts.rank(&BTreeMap::new(), formula),
+                &facts,
+                &request.truth,
+            );
+            report.seconds = begun.elapsed().as_secs_f64();
+            return Ok(report);
+        }
+        Method::Replacement(formula) => formula,
+    };
+    let searched = choose(request, &judged, &observed, &mut report);
+    if searched.is_empty() {
+        return Err(Error::NothingToSearch);
+    }
+    let names: Vec<String> = searched.iter().map(|&t| tests[t].name.clone()).collect();
+    let fingerprint = state::fingerprint(&suite.program);
+    let mut search_state = SearchState::default();
+    let mut reused: Vec<bool> = vec![false; searched.len()];
+    let mut shown = BTreeSet::new();
+    let mut iteration = 0;
+    if let Some(previous) = &previous {
+        if request.resume {
+            previous.must_fit(&suite.name, fingerprint, &names, &observed.lines)?;
+            search_state = previous.search.clone();
+        } else {
+            iteration = previous.iteration + 1;
+            shown = previous.shown_in(&observed.lines);
+            let recompute = request.several.unwrap_or(Recompute::Full);
+            reused = previous.reuse(
+                recompute,
+                &request.fixed,
+                &names,
+                &observed,
+                &searched,
+                &mut search_state,
+            );
+        }
+    }
+    for &t in &searched {
+        if let Some(wanted) = &judged[t].wanted {
+            let compare = &suite.tests[t].compare;
+            expected::keep(&observed.folders[t], wanted, compare, &suite.folder);
+        }
+    }
+    let workshop = Workshop {
+        specimens: searched
+            .iter()
+            .map(|&t| Specimen {
+                folder: observed.folders[t].clone(),
+                wanted: judged[t].wanted.clone().expect("searched tests have one"),
+                compare: suite.tests[t].compare.clone(),
+                limits: limits(
+                    observed.steps[t],
+                    tests[t].seconds,
+                    judged[t].wanted.as_ref().map_or(0, |w| w.stdout.len()),
+                ),
+                home: suite.folder.clone(),
+            })
+            .collect(),
+        cpus: cpus[..request.workers.unwrap_or(cpus.len()).clamp(1, cpus.len())].to_vec(),
+        fork: request.fork,
+    };
+    let runs: Vec<&::locate::Run> = searched.iter().map(|&t| &observed.runs[t]).collect();
+    let statement = |entry: u32| observed.statements[entry as usize];
+    let mut reduction = request.reduction;
+    if request.several.is_some() {
+        // The working set supposes that all runs fail for the same reason.
+        reduction.working_set = false;
+    }
+    let search = Search {
+        profile: &observed.profile,
+        runs: &runs,
+        statement: &statement,
+        reduction,
+    };
+    let search_begun = Instant::now();
+    let before = search_state.tally.tried;
+    let progress = Watcher {
+        audience,
+        stop,
+        lines: &observed.lines,
+        runs: runs.len(),
+        begun: search_begun,
+        before,
+        deadline: request.budget.map(|b| search_begun + b),
+        told: Mutex::new((search_begun, BTreeMap::new())),
+    };
+    let complete = search
+        .go(&mut search_state, &workshop, &progress)
+        .map_err(|error| Error::Engine {
+            name: suite.name.clone(),
+            error,
+        });
+    let seconds = search_begun.elapsed().as_secs_f64();
+    let mut failing: Vec<Failing> = Vec::new();
+    let mut evidence: BTreeMap<Statement, u32> = BTreeMap::new();
+    for (n, &t) in searched.iter().enumerate() {
+        let mended_at = search_state
+            .runs
+            .get(n)
+            .map(|r| r.statements())
+            .unwrap_or_default();
+        for &s in &mended_at {
+            *evidence.entry(s).or_default() += 1;
+        }
+        failing.push(Failing {
+            executed: observed.executed(t),
+            mended_at,
+        });
+    }
+    let list = match request.several {
+        Some(Recompute::Partial) => {
+            let passed = facts.passed();
+            let lists = faults::lists(&failing, &passed, facts.all.passed, formula);
+            let at = if iteration == 0 {
+                faults::first(&lists)
+            } else {
+                faults::next(&lists, &shown)
+            };
+            at.map(|i| lists[i].clone()).unwrap_or_default()
+        }
+        Some(Recompute::Minimal) if previous.is_some() && request.proceed => previous
+            .as_ref()
+            .map(|p| p.list_in(&observed.lines))
+            .unwrap_or_default(),
+        _ => facts.rank(&evidence, formula),
+    };
+    shown.extend(
+        list.iter()
+            .filter(|r| r.suspiciousness > 0)
+            .take(faults::DIFFERENT)
+            .map(|r| r.statement),
+    );
+    let state = State::new(
+        fingerprint,
+        &names,
+        &observed.lines,
+        &search_state,
+        &failing,
+        &list,
+        &shown,
+        iteration,
+    );
+    state.write(&home)?;
+    let complete = complete?;
+    report.rank(&observed, &list, &facts, &request.truth);
+    report.search = Some(SearchReport {
+        complete,
+        searched: names.clone(),
+        reused: names
+            .iter()
+            .zip(&reused)
+            .filter(|(_, r)| **r)
+            .map(|(n, _)| n.clone())
+            .collect(),
+        tally: search_state.tally.clone(),
+        full: search.full(),
+        seconds,
+        per_second: (search_state.tally.tried - before) as f64 / seconds.max(1e-9),
+        workers: workshop.cpus.len(),
+        operands: observed.profile.operands(),
+        pointers: observed.profile.pointers(),
+        overflowed: observed.profile.overflowed,
+        dropped: searched.iter().map(|&t| observed.runs[t].dropped).sum(),
+        iteration,
+    });
+    evidence::explain(
+        &mut report,
+        request.explain,
+        &observed,
+        &searched,
+        &names,
+        &search_state,
+        &suite.name,
+    );
+    report.seconds = begun.elapsed().as_secs_f64();
+    Ok(report)
+}
+
+fn run_tests(suite: &Suite, home: &std::path::Path) -> Result<Vec<Judged>, Error> {
+    let mut out = Vec::new();
+    for test in &suite.tests {
+        let folder = home.join("tests").join(suite::clean(&test.name));
+        let desk = Desk::lay(&folder, test)?;
+        let wanted = native::wanted(test, &desk)?;
+        // The reference has been at work in there.
+        let desk = Desk::lay(&folder, test)?;
+        let done = native::run(&suite.program, test, &desk)?;
+        let why = match (&wanted, &test.expected) {
+            (Some(wanted), _) => native::judge(test, wanted, &done, &suite.folder),
+            (None, Expected::Verdict { passes: false }) => Some("said to fail".into()),
+            _ => None,
+        };
+        let desk = Desk::lay(&desk.folder, test)?;
+        out.push(Judged {
+            report: TestReport {
+                name: test.name.clone(),
+                passed: why.is_none(),
+                why,
+                end: done.end,
+                seconds: done.seconds,
+            },
+            wanted,
+            desk,
+        });
+    }
+    Ok(out)
+}
+
+/// The failing tests that can be searched, the shortest first.
+fn choose(
+    request: &LocateRequest,
+    judged: &[Judged],
+    observed: &Observed,
+    report: &mut LocateReport,
+) -> Vec<usize> {
+    let mut out = Vec::new();
+    for (n, j) in judged.iter().enumerate().filter(|(_, j)| !j.report.passed) {
+        let name = &j.report.name;
+        match j.report.end {
+            _ if j.wanted.is_none() => report.notes.push(format!(
+                "test {name} is not searched: what it should print is not known"
+            )),
+            TestEnd::Timeout | TestEnd::Flood => report
+                .notes
+                .push(format!("test {name} is not searched: it does not end")),
+            _ if observed.runs[n].instances.is_empty() => report.notes.push(format!(
+                "test {name} is not searched: none of what it executes has line numbers"
+            )),
+            _ => out.push(n),
+        }
+    }
+    out.sort_by_key(|&n| observed.runs[n].length);
+    if request.runs > 0 && out.len() > request.runs {
+        report.notes.push(format!(
+            "the {} shortest of {} failing tests are searched; --runs 0 searches all",
+            request.runs,
+            out.len()
+        ));
+        out.truncate(request.runs);
+    }
+    out
+}
+
+/// Which tests execute which lines.
+pub(crate) struct Facts {
+    pub(crate) counts: BTreeMap<Statement, Counts>,
+    pub(crate) all: Counts,
+}
+
+impl Facts {
+    fn new(observed: &Observed, tests: &[TestReport]) -> Facts {
+        let mut counts: BTreeMap<Statement, Counts> = BTreeMap::new();
+        let mut all = Counts::default();
+        for (n, t) in tests.iter().enumerate().filter(|(n, _)| observed.seen[*n]) {
+            let add = |c: &mut Counts| {
+                *(if t.passed {
+                    &mut c.passed
+                } else {
+                    &mut c.failed
+                }) += 1;
+            };
+            add(&mut all);
+            for s in observed.executed(n) {
+                add(counts.entry(s).or_default());
+            }
+        }
+        Facts { counts, all }
+    }
+
+    pub(crate) fn rank(
+        &self,
+        evidence: &BTreeMap<Statement, u32>,
+        formula: Formula,
+    ) -> Vec<Ranked> {
+        rank(&self.counts, self.all, evidence, formula)
+    }
+
+    fn passed(&self) -> BTreeMap<Statement, u32> {
+        self.counts.iter().map(|(s, c)| (*s, c.passed)).collect()
+    }
+}
+
+/// Passes the progress of the search on to the audience.
+struct Watcher<'a> {
+    audience: &'a dyn LocateAudience,
+    stop: &'a AtomicBool,
+    lines: &'a [Line],
+    runs: usize,
+    begun: Instant,
+    before: u64,
+    deadline: Option<Instant>,
+    told: Mutex<(Instant, BTreeMap<Statement, u32>)>,
+}
+
+/// Time between two words on the progress.
+const PAUSE: Duration = Duration::from_millis(200);
+
+impl Progress for Watcher<'_> {
+    fn found(&self, _run: usize, ivmp: &Ivmp) {
+        if let Ok(mut told) = self.told.lock() {
+            *told.1.entry(ivmp.statement).or_default() += 1;
+        }
+    }
+
+    fn tried(&self, of: &Tally, run: usize, round: u32, done: usize, trials: usize) {
+        let Ok(mut told) = self.told.lock() else {
+            return;
+        };
+        if told.0.elapsed() < PAUSE {
+            return;
+        }
+        told.0 = Instant::now();
+        let mut leading: Vec<(&Statement, &u32)> = told.1.iter().collect();
+        leading.sort_by_key(|(s, n)| (std::cmp::Reverse(**n), **s));
+        let name = |s: &Statement| self.lines[s.0 as usize].short();
+        self.audience.searching(&Searching {
+            run,
+            runs: self.runs,
+            round,
+            done,
+            trials,
+            tried: of.tried,
+            per_second: (of.tried - self.before) as f64
+                / self.begun.elapsed().as_secs_f64().max(1e-9),
+            leading: leading
+                .iter()
+                .take(3)
+                .map(|(s, n)| (name(s), **n))
+                .collect(),
+        });
+    }
+
+    fn stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed) || self.deadline.is_some_and(|d| Instant::now() >= d)
+    }
+}
+
+/// Where the recording of a failing test is kept.
+pub(crate) fn recording_name(suite: &str, test: &str) -> String {
+    format!("{}.{}", suite::clean(suite), suite::clean(test))
+}
+
+pub(crate) type Folders = Vec<PathBuf>;

@@ -1,0 +1,281 @@
+//! Recording the tests and watching their replays.
+
+use std::collections::{BTreeSet, HashMap};
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use guest::{Halt, Launch, Recorder, Replay, Until};
+use locate::{Address, Event, Observer, Profile, Run, Statement};
+
+use super::report::Line;
+use super::{Folders, Judged, LocateAudience, LocateRequest, Method, TestEnd, recording_name};
+use crate::Error;
+use crate::meta::{Figures, Meta};
+use crate::moment;
+use crate::run::{describe, stored_names};
+use crate::store::Store;
+
+/// What the runs of all tests have shown.
+pub(crate) struct Observed {
+    pub(crate) profile: Profile,
+    /// One per test.
+    pub(crate) runs: Vec<Run>,
+    /// The test was recorded and seen to its end.
+    pub(crate) seen: Vec<bool>,
+    pub(crate) folders: Folders,
+    pub(crate) steps: Vec<u64>,
+    pub(crate) lines: Vec<Line>,
+    /// The line of each entry of the profile.
+    pub(crate) statements: Vec<Option<Statement>>,
+    pub(crate) notes: Vec<String>,
+}
+
+impl Observed {
+    pub(crate) fn executed(&self, test: usize) -> BTreeSet<Statement> {
+        let entries = self.runs[test].executed.keys();
+        entries
+            .filter_map(|&e| self.statements[e as usize])
+            .collect()
+    }
+}
+
+/// The code whose lines are known, and where addresses may point.
+struct Survey {
+    ranges: Vec<(u64, u64)>,
+    bytes: Vec<Vec<u8>>,
+    program: image::Program,
+    space: Space,
+}
+
+/// The address space, roughly: the program with its heap, and everything mapped high up.
+struct Space {
+    low: u64,
+    high: u64,
+}
+
+const HIGH: std::ops::Range<u64> = 0x7ff0_0000_0000..0x8000_0000_0000;
+
+impl Address for Space {
+    fn is_address(&self, value: u64) -> bool {
+        (self.low..self.high).contains(&value) || HIGH.contains(&value)
+    }
+}
+
+pub(crate) fn observe(
+    store: &Store,
+    request: &LocateRequest,
+    judged: &[Judged],
+    audience: &dyn LocateAudience,
+    stop: &AtomicBool,
+) -> Result<Observed, Error> {
+    let suite = &request.suite;
+    let mut out = Observed {
+        profile: Profile::default(),
+        runs: vec![Run::default(); judged.len()],
+        seen: vec![false; judged.len()],
+        folders: vec![PathBuf::new(); judged.len()],
+        steps: vec![0; judged.len()],
+        lines: Vec::new(),
+        statements: Vec::new(),
+        notes: Vec::new(),
+    };
+    let searches = matches!(request.method, Method::Replacement(_));
+    let mut survey: Option<Survey> = None;
+    for (n, j) in judged.iter().enumerate() {
+        if stop.load(Ordering::Relaxed) {
+            return Err(Error::Interrupted);
+        }
+        audience.observing(n, judged.len());
+        let name = recording_name(&suite.name, &j.report.name);
+        if matches!(j.report.end, TestEnd::Timeout | TestEnd::Flood) {
+            out.notes.push(format!(
+                "test {} does not end and counts for nothing",
+                j.report.name
+            ));
+            continue;
+        }
+        let (folder, figures) = record(store, request, n, j, &name)?;
+        let wrong = |error| Error::Engine {
+            name: name.clone(),
+            error,
+        };
+        if survey.is_none() {
+            survey = Some(look_around(&folder).map_err(wrong)?);
+        }
+        let survey = survey.as_ref().expect("just made");
+        if survey.ranges.is_empty() {
+            store.delete(&name)?;
+            return Err(Error::NoLines(suite.program.clone()));
+        }
+        let keep = match (searches && !j.report.passed, request.instances) {
+            (false, _) => 0,
+            (true, 0) => u32::MAX,
+            (true, n) => n,
+        };
+        out.runs[n] = watch(&folder, survey, &mut out.profile, keep).map_err(wrong)?;
+        out.seen[n] = true;
+        out.steps[n] = figures.steps;
+        if j.report.passed || !searches {
+            store.delete(&name)?;
+        }
+        out.folders[n] = folder;
+    }
+    out.profile.settle();
+    if let Some(survey) = &survey {
+        out.name_lines(&survey.program);
+    }
+    Ok(out)
+}
+
+impl Observed {
+    fn name_lines(&mut self, program: &image::Program) {
+        let mut known: HashMap<(PathBuf, u32), Statement> = HashMap::new();
+        for entry in &self.profile.entries {
+            let place = program.locate(entry.shape.pc).into_iter().next();
+            let statement = place.and_then(|p| {
+                let (file, line) = (p.file?, p.line?);
+                let key = (file.clone(), line);
+                Some(*known.entry(key).or_insert_with(|| {
+                    let text = program.source_line(&file, line);
+                    self.lines.push(Line {
+                        file,
+                        line,
+                        function: p.function,
+                        text: text.map(|t| t.trim().to_owned()),
+                    });
+                    Statement(self.lines.len() as u32 - 1)
+                }))
+            });
+            self.statements.push(statement);
+        }
+    }
+}
+
+/// Records one test.
+fn record(
+    store: &Store,
+    request: &LocateRequest,
+    n: usize,
+    j: &Judged,
+    name: &str,
+) -> Result<(PathBuf, Figures), Error> {
+    let suite = &request.suite;
+    let test = &suite.tests[n];
+    store.make_room(name)?;
+    let disk = |e| Error::Folder(j.desk.folder.clone(), e);
+    let stream = |f: File| Some(Arc::new(OwnedFd::from(f)));
+    let input = File::open(&j.desk.stdin).map_err(disk)?;
+    let output = File::create(j.desk.folder.join("stdout")).map_err(disk)?;
+    let errors = File::create(j.desk.folder.join("stderr")).map_err(disk)?;
+    let mut env: Vec<_> = std::env::vars_os()
+        .filter(|(k, _)| k.to_str().is_none_or(|k| !test.env.contains_key(k)))
+        .collect();
+    env.extend(test.env.iter().map(|(k, v)| (k.into(), v.into())));
+    let mut args = vec![suite.program.clone().into_os_string()];
+    args.extend(test.args.iter().map(Into::into));
+    let launch = Launch {
+        program: suite.program.clone(),
+        args,
+        env,
+        cwd: Some(j.desk.cwd.clone()),
+        streams: [stream(input), stream(output), stream(errors)],
+    };
+    let mut place = store.make(&suite.program, Some(name))?;
+    let mut meta = Meta {
+        cwd: j.desk.cwd.to_string_lossy().into_owned(),
+        suite: Some(suite.name.clone()),
+        ..describe(&launch)
+    };
+    let unwritable = |e| Error::Folder(place.folder.clone(), e);
+    meta.write(&place.folder).map_err(unwritable)?;
+    let recorder = Recorder::start(&launch, &place.folder)
+        .map_err(|e| crate::program::explain(&launch.program, &e))?;
+    place.keep_aside();
+    let done = recorder.run().map_err(|error| Error::Engine {
+        name: name.to_owned(),
+        error,
+    })?;
+    let figures = Figures::from(&done.stats);
+    meta.ended = done.end.into();
+    meta.figures = Some(figures.clone());
+    meta.notes = done.notes.clone();
+    meta.files = stored_names(&done.files);
+    meta.write(&place.folder)
+        .map_err(|e| Error::Folder(place.folder.clone(), e))?;
+    Ok((place.folder.clone(), figures))
+}
+
+/// Runs a test to its end to see what it maps.
+fn look_around(folder: &Path) -> Result<Survey, guest::Error> {
+    let mut replay = Replay::open(folder, Box::new(|_, _| {}))?;
+    let first = replay.mappings()?;
+    replay.run(&Until::end())?;
+    let mappings = replay.mappings()?;
+    let program = moment::program(&mappings, replay.names());
+    let mut ranges: Vec<(u64, u64)> = program
+        .code_with_lines()
+        .into_iter()
+        .filter(|(name, _)| !crate::frames::is_system(name))
+        .flat_map(|(_, ranges)| ranges)
+        .collect();
+    ranges.sort_unstable();
+    ranges.dedup();
+    let bytes = ranges
+        .iter()
+        .map(|&(a, b)| {
+            let mut bytes = vec![0; (b - a) as usize];
+            let n = replay.read(a, &mut bytes);
+            bytes.truncate(n);
+            bytes
+        })
+        .collect();
+    // The program comes first; its heap, if it has one, right behind it.
+    let low = first.iter().map(|m| m.start).min().unwrap_or(0);
+    let end = first
+        .iter()
+        .filter(|m| m.start < low + (1 << 30))
+        .map(|m| m.end)
+        .max();
+    let room = if low > 1 << 32 { 1 << 32 } else { 1 << 26 };
+    Ok(Survey {
+        ranges,
+        bytes,
+        program,
+        space: Space {
+            low,
+            high: end.unwrap_or(low) + room,
+        },
+    })
+}
+
+fn watch(
+    folder: &Path,
+    survey: &Survey,
+    profile: &mut Profile,
+    keep: u32,
+) -> Result<Run, guest::Error> {
+    let mut replay = Replay::open(folder, Box::new(|_, _| {}))?;
+    let code = |pc: u64| {
+        let at = survey.ranges.partition_point(|r| r.1 <= pc);
+        let (start, _) = *survey.ranges.get(at).filter(|r| r.0 <= pc)?;
+        let bytes = survey.bytes[at].get((pc - start) as usize..)?;
+        Some(bytes[..bytes.len().min(15)].to_vec())
+    };
+    let mut observer = Observer::new(profile, &code, &survey.space, keep);
+    let halt = replay.observe(&survey.ranges, None, &mut |seen| {
+        observer.see(&Event {
+            pc: seen.pc,
+            step: seen.step,
+            memory: seen.memory,
+            regs: seen.regs,
+            after: seen.after,
+        });
+    })?;
+    if let Halt::Interrupted = halt {
+        return Err(guest::Error::Request("interrupted".into()));
+    }
+    Ok(observer.finish())
+}

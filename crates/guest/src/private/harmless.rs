@@ -1,0 +1,127 @@
+//! Which system calls of a run that has left the recording reach the kernel as they stand.
+
+use abi::Call;
+
+/// The call changes nothing but the guest: it asks, or works on descriptors that are private.
+pub(super) fn harmless(call: &Call) -> bool {
+    matches!(
+        call.nr as i64,
+        libc::SYS_read
+            | libc::SYS_pread64
+            | libc::SYS_readv
+            | libc::SYS_preadv
+            | libc::SYS_preadv2
+            | libc::SYS_write
+            | libc::SYS_pwrite64
+            | libc::SYS_writev
+            | libc::SYS_pwritev
+            | libc::SYS_pwritev2
+            | libc::SYS_lseek
+            | libc::SYS_fstat
+            | libc::SYS_stat
+            | libc::SYS_lstat
+            | libc::SYS_newfstatat
+            | libc::SYS_statx
+            | libc::SYS_access
+            | libc::SYS_faccessat
+            | libc::SYS_faccessat2
+            | libc::SYS_readlink
+            | libc::SYS_readlinkat
+            | libc::SYS_getdents
+            | libc::SYS_getdents64
+            | libc::SYS_getxattr
+            | libc::SYS_lgetxattr
+            | libc::SYS_fgetxattr
+            | libc::SYS_listxattr
+            | libc::SYS_llistxattr
+            | libc::SYS_flistxattr
+            | libc::SYS_statfs
+            | libc::SYS_fstatfs
+            | libc::SYS_close
+            | libc::SYS_close_range
+            | libc::SYS_dup
+            | libc::SYS_dup2
+            | libc::SYS_dup3
+            | libc::SYS_fcntl
+            | libc::SYS_ioctl
+            | libc::SYS_flock
+            | libc::SYS_fsync
+            | libc::SYS_fdatasync
+            | libc::SYS_ftruncate
+            | libc::SYS_fallocate
+            | libc::SYS_fadvise64
+            | libc::SYS_readahead
+            | libc::SYS_sync_file_range
+            | libc::SYS_poll
+            | libc::SYS_ppoll
+            | libc::SYS_select
+            | libc::SYS_pselect6
+            | libc::SYS_epoll_create
+            | libc::SYS_epoll_create1
+            | libc::SYS_epoll_ctl
+            | libc::SYS_epoll_wait
+            | libc::SYS_epoll_pwait
+            | libc::SYS_epoll_pwait2
+            | libc::SYS_pipe
+            | libc::SYS_pipe2
+            | libc::SYS_eventfd
+            | libc::SYS_eventfd2
+            | libc::SYS_timerfd_create
+            | libc::SYS_timerfd_settime
+            | libc::SYS_timerfd_gettime
+            | libc::SYS_memfd_create
+            | libc::SYS_inotify_init
+            | libc::SYS_inotify_init1
+            | libc::SYS_inotify_add_watch
+            | libc::SYS_inotify_rm_watch
+            | libc::SYS_signalfd
+            | libc::SYS_signalfd4
+            | libc::SYS_getcwd
+            | libc::SYS_chdir
+            | libc::SYS_fchdir
+            | libc::SYS_umask
+            | libc::SYS_clock_gettime
+            | libc::SYS_clock_getres
+            | libc::SYS_gettimeofday
+            | libc::SYS_time
+            | libc::SYS_times
+            | libc::SYS_getrusage
+            | libc::SYS_sysinfo
+            | libc::SYS_uname
+            | libc::SYS_getrandom
+            | libc::SYS_getuid
+            | libc::SYS_geteuid
+            | libc::SYS_getgid
+            | libc::SYS_getegid
+            | libc::SYS_getresuid
+            | libc::SYS_getresgid
+            | libc::SYS_getgroups
+            | libc::SYS_getppid
+            | libc::SYS_getpgrp
+            | libc::SYS_getpgid
+            | libc::SYS_getsid
+            | libc::SYS_getpriority
+            | libc::SYS_getrlimit
+            | libc::SYS_getcpu
+            | libc::SYS_sched_getaffinity
+            | libc::SYS_sched_getparam
+            | libc::SYS_sched_getscheduler
+            | libc::SYS_sched_get_priority_max
+            | libc::SYS_sched_get_priority_min
+            | libc::SYS_alarm
+            | libc::SYS_setitimer
+            | libc::SYS_getitimer
+            | libc::SYS_timer_create
+            | libc::SYS_timer_settime
+            | libc::SYS_timer_gettime
+            | libc::SYS_timer_getoverrun
+            | libc::SYS_timer_delete
+            | libc::SYS_pause
+            | libc::SYS_rt_sigtimedwait
+            | libc::SYS_rt_sigpending
+            | libc::SYS_rt_sigsuspend
+            | libc::SYS_capget
+            | libc::SYS_membarrier
+            | libc::SYS_mincore
+    ) || (call.nr as i64 == libc::SYS_prlimit64 && (call.args[0] == 0 || call.args[2] == 0))
+}
