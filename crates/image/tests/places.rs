@@ -113,7 +113,12 @@ const FLAGS: &[&str] = &[
 fn every_address_has_the_place_binutils_gives_it() {
     let directory = directory("every_address");
     for (index, flags) in FLAGS.iter().enumerate() {
-        let flags: Vec<&str> = flags.split_whitespace().collect();
+        // Of several lines at one address binutils takes the last, gdb and we one that begins a
+        // statement; without rows that begin none, that is the same.
+        let flags: Vec<&str> = flags
+            .split_whitespace()
+            .chain(["-gno-statement-frontiers"])
+            .collect();
         let program = compile(&directory, &format!("p{index}"), SOURCE, &flags);
         let base = if flags.contains(&"-no-pie") {
             0
@@ -379,7 +384,13 @@ fn split_debug_information_that_is_lost_is_reported() {
         &directory,
         "p",
         SOURCE,
-        &["-g", "-O2", "-gsplit-dwarf", "-c"],
+        &[
+            "-g",
+            "-O2",
+            "-gsplit-dwarf",
+            "-gno-statement-frontiers",
+            "-c",
+        ],
     );
     drop(program);
     run("gcc", &["p", "-o", "linked", "-x", "none"], &directory);

@@ -9,10 +9,7 @@ use harness::{Core, compile, crash, directory, gdb, load};
 /// gdb's `name = value` lines for a frame.
 fn expected(core: &Core, frame: usize, command: &str) -> BTreeMap<String, String> {
     let select = format!("frame {frame}");
-    let text = gdb(
-        core,
-        &["set print null-stop on", &select, "echo ---\\n", command],
-    );
+    let text = gdb(core, &[&select, "echo ---\\n", command]);
     let text = text.rsplit("---\n").next().unwrap();
     text.lines()
         .filter_map(|line| line.split_once(" = "))
