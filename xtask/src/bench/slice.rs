@@ -18,16 +18,53 @@ use std::io::Read;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-/// Name, rounds of the program, every how manieth statement, and memory in GB that it may take.
-const SIZES: [(&str, u32, usize, u64); 4] = [
-    ("1 million", 5, 1, 1),
-    ("10 million", 69, 1, 1),
-    ("100 million", 711, 1, 3),
-    // Each replays for a long time.
-    ("1 billion", 7140, 7, 12),
+struct Length {
+    name: &'static str,
+    /// Of the program.
+    rounds: u32,
+    /// Every how manieth statement is sliced.
+    stride: usize,
+    /// Memory that it may take.
+    gigabytes: u64,
+    /// A slice that takes longer, with its replay, is given up.
+    limit: Duration,
+}
+
+const LENGTHS: [Length; 4] = [
+    Length {
+        name: "1 million",
+        rounds: 5,
+        stride: 1,
+        gigabytes: 1,
+        limit: Duration::from_secs(20),
+    },
+    Length {
+        name: "10 million",
+        rounds: 69,
+        stride: 1,
+        gigabytes: 1,
+        limit: Duration::from_secs(30),
+    },
+    Length {
+        name: "100 million",
+        rounds: 711,
+        stride: 1,
+        gigabytes: 3,
+        limit: Duration::from_secs(60),
+    },
+    // The replay alone takes long.
+    Length {
+        name: "1 billion",
+        rounds: 7140,
+        stride: 7,
+        gigabytes: 12,
+        limit: Duration::from_secs(300),
+    },
 ];
+/// After so many slices that were given up, the rest of a length is not tried.
+const GIVEN_UP: usize = 2;
 const TARGET_SIZE: &str = "100 million";
 const TARGET_SECONDS: f64 = 1.0;
 
@@ -36,6 +73,8 @@ struct Row {
     steps: u64,
     tape_bytes: u64,
     slices: Vec<Slice>,
+    given_up: usize,
+    limit: Duration,
 }
 
 struct Slice {
@@ -55,23 +94,36 @@ pub(super) fn run(rest: &[String]) -> Result<bool> {
     let program = compile::program(source, &Facts::parse(&text)?, Variant::FAST)?;
     let place = tempfile::Builder::new().prefix("bench-").tempdir()?;
     let mut rows = Vec::new();
-    for (name, rounds, stride, gigabytes) in SIZES.into_iter().filter(|s| flags.selects(s.0)) {
+    for length in LENGTHS.iter().filter(|l| flags.selects(l.name)) {
+        let &Length {
+            name, gigabytes, ..
+        } = length;
         if available()? < gigabytes << 30 {
             eprintln!("skipped, it may take {gigabytes} GB of memory: {name}");
             continue;
         }
         eprintln!("{name}");
         let recordings = place.path().join("recordings");
-        let command: [OsString; 2] = [program.clone().into(), rounds.to_string().into()];
+        let command: [OsString; 2] = [program.clone().into(), length.rounds.to_string().into()];
         let mut row = Row {
             name,
             steps: record(&command, &wherefore, &recordings, place.path(), name)?,
             tape_bytes: 0,
             slices: Vec::new(),
+            given_up: 0,
+            limit: length.limit,
         };
-        for line in statements(&text)?.step_by(stride) {
+        for line in statements(&text)?.step_by(length.stride) {
             let at = format!("slice.c:{line}");
-            let (report, peak) = slice(&wherefore, &recordings, place.path(), &at)?;
+            let done = slice(&wherefore, &recordings, place.path(), &at, length.limit)?;
+            let Some((report, peak)) = done else {
+                eprintln!("given up after {:?}: the slice at {at}", length.limit);
+                row.given_up += 1;
+                if row.given_up == GIVEN_UP {
+                    break;
+                }
+                continue;
+            };
             let figures = &report["figures"];
             let figure = |name: &str| figures[name].as_f64().context("a figure is missing");
             row.tape_bytes = figure("tape_bytes")? as u64;
@@ -105,7 +157,14 @@ fn statements(text: &str) -> Result<RangeInclusive<usize>> {
     Ok(line("// MARK: first")?..=line("// MARK: last")?)
 }
 
-fn slice(wherefore: &Path, recordings: &Path, place: &Path, at: &str) -> Result<(Value, u64)> {
+/// The report and the peak of the memory, or nothing if it takes too long.
+fn slice(
+    wherefore: &Path,
+    recordings: &Path,
+    place: &Path,
+    at: &str,
+    limit: Duration,
+) -> Result<Option<(Value, u64)>> {
     let report: PathBuf = place.join("slice.json");
     let mut command = Command::new(wherefore);
     command
@@ -118,8 +177,12 @@ fn slice(wherefore: &Path, recordings: &Path, place: &Path, at: &str) -> Result<
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
         .spawn()?;
-    let peak = peak(&mut child)?;
-    let status = child.wait()?;
+    let peak = peak(&mut child, limit)?;
+    let Some(status) = child.try_wait()? else {
+        child.kill()?;
+        child.wait()?;
+        return Ok(None);
+    };
     if !status.success() {
         let mut words = String::new();
         if let Some(mut stderr) = child.stderr.take() {
@@ -129,15 +192,16 @@ fn slice(wherefore: &Path, recordings: &Path, place: &Path, at: &str) -> Result<
     }
     let value = serde_json::from_slice(&fs::read(&report)?)?;
     fs::remove_file(&report)?;
-    Ok((value, peak))
+    Ok(Some((value, peak)))
 }
 
-/// Waits for the end. The kernel tells the peak of a process only while it is there, but it never falls, so the last
+/// Waits for the end, or until the time is up. The kernel tells the peak of a process only while it is there, but it never falls, so the last
 /// answer is the right one but for the last moment.
-fn peak(child: &mut Child) -> Result<u64> {
+fn peak(child: &mut Child, limit: Duration) -> Result<u64> {
+    let begun = Instant::now();
     let status = format!("/proc/{}/status", child.id());
     let mut peak = 0;
-    while child.try_wait()?.is_none() {
+    while child.try_wait()?.is_none() && begun.elapsed() < limit {
         peak = peak.max(kilobytes(&status, "VmHWM:").unwrap_or(0) << 10);
         std::thread::sleep(Duration::from_millis(10));
     }
@@ -202,6 +266,12 @@ fn table(rows: &[Row]) {
             peak_of(row) as f64 / 1e6,
         );
     }
+    for row in rows.iter().filter(|row| row.given_up > 0) {
+        println!(
+            "{}: {} more took over {:?} and were given up, the rest was not tried",
+            row.name, row.given_up, row.limit
+        );
+    }
     println!("target: a slice of a run of {TARGET_SIZE} in {TARGET_SECONDS} s");
 }
 
@@ -217,6 +287,8 @@ fn report(rows: &[Row]) -> Value {
                 "length": row.name,
                 "steps": row.steps,
                 "slices": row.slices.len(),
+                "given_up": row.given_up,
+                "limit_seconds": row.limit.as_secs(),
                 "replay_seconds": spread(&row.slices, &|s| s.replay),
                 "slice_seconds": spread(&row.slices, &|s| s.slice),
                 "instructions": spread(&row.slices, &|s| s.instructions),

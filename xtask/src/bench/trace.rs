@@ -2,7 +2,7 @@
 //!
 //! `crates/flow/benches/trace.rs` measures one program. The inputs are a tenth of those of `bench engine`, because
 //! the tape is kept in memory. What the peers do for each instruction takes them so long that they get less again:
-//! lackey a five-hundredth, and gdb three seconds, counted in instructions from `main` on. So that these can be
+//! lackey a hundredth, and gdb three seconds, counted in instructions from `main` on. So that these can be
 //! compared, all are divided by the instructions that they went through.
 
 use super::workloads::{self, Workload};
@@ -32,7 +32,7 @@ const PROGRAMS: [&str; 11] = [
     "Python loop",
 ];
 const DIVISOR: u32 = 10;
-const LACKEY_DIVISOR: u32 = 500;
+const LACKEY_DIVISOR: u32 = 100;
 const GDB_SECONDS: u32 = 3;
 
 /// What we want to reach: times native, bytes on disk and nanoseconds for each instruction.
@@ -79,29 +79,33 @@ impl Row {
 struct Tools {
     bench: PathBuf,
     wherefore: PathBuf,
-    valgrind: Option<PathBuf>,
+    /// And what it takes to start under lackey, with how many instructions.
+    valgrind: Option<(PathBuf, f64, u64)>,
     gdb: Option<PathBuf>,
 }
 
 pub(super) fn run(rest: &[String]) -> Result<bool> {
     let flags = Flags::parse(rest, &["--json", "--runs"])?;
     install::missing_programs();
-    let tools = Tools {
-        bench: tool::bench("flow", "trace")?,
-        wherefore: tool::wherefore()?,
-        valgrind: tool::find_program("valgrind"),
-        gdb: tool::find_program("gdb"),
-    };
-    for (name, path) in [("valgrind", &tools.valgrind), ("gdb", &tools.gdb)] {
-        if path.is_none() {
+    for name in ["valgrind", "gdb", "zstd"] {
+        if tool::find_program(name).is_none() {
             eprintln!("skipped, it is not installed: {name}");
         }
     }
-    if tool::find_program("zstd").is_none() {
-        eprintln!("skipped, zstd is not installed: the compressed tape");
-    }
     let place = tempfile::Builder::new().prefix("bench-").tempdir()?;
     let (workloads, absent) = workloads::all(place.path())?;
+    let mut tools = Tools {
+        bench: tool::bench("flow", "trace")?,
+        wherefore: tool::wherefore()?,
+        valgrind: None,
+        gdb: tool::find_program("gdb"),
+    };
+    if let Some(valgrind) = tool::find_program("valgrind") {
+        let hello = workloads.iter().find(|workload| workload.start_only);
+        let hello = hello.context("there is no workload that only starts")?;
+        let (cpu, steps) = lackey(hello, &valgrind, &tools.wherefore, place.path())?;
+        tools.valgrind = Some((valgrind, cpu, steps));
+    }
     for (name, reason) in absent.iter().filter(|(name, _)| PROGRAMS.contains(name)) {
         eprintln!("skipped, {reason}: {name}");
     }
@@ -157,7 +161,10 @@ fn measure(workload: &Workload, tools: &Tools, place: &Path, runs: u32) -> Resul
         compressed_bytes: ours["compressed_bytes"].as_f64(),
         pass: figure("last_writer_seconds")?,
         lackey: match &tools.valgrind {
-            Some(valgrind) => Some(lackey(workload, valgrind, &tools.wherefore, place)?),
+            Some((valgrind, start, start_steps)) => {
+                let (cpu, steps) = lackey(workload, valgrind, &tools.wherefore, place)?;
+                Some((cpu - start) / steps.saturating_sub(*start_steps) as f64)
+            }
             None => None,
         },
         gdb: match &tools.gdb {
@@ -174,8 +181,13 @@ fn reduced(workload: &Workload, by: u32) -> Vec<OsString> {
         .collect()
 }
 
-/// CPU seconds for each instruction. Valgrind's start is in it.
-fn lackey(workload: &Workload, valgrind: &Path, wherefore: &Path, place: &Path) -> Result<PerStep> {
+/// CPU seconds and instructions.
+fn lackey(
+    workload: &Workload,
+    valgrind: &Path,
+    wherefore: &Path,
+    place: &Path,
+) -> Result<(f64, u64)> {
     let program = reduced(workload, LACKEY_DIVISOR);
     let flags = [
         "--tool=lackey",
@@ -190,7 +202,7 @@ fn lackey(workload: &Workload, valgrind: &Path, wherefore: &Path, place: &Path) 
     let recordings = place.join("recordings");
     let steps = record(&program, wherefore, &recordings, place, workload.name)?;
     fs::remove_dir_all(&recordings)?;
-    Ok(cost.cpu / steps as f64)
+    Ok((cost.cpu, steps))
 }
 
 /// Seconds for each instruction from `main` on, while it records; none if it cannot record the program at all.
