@@ -219,13 +219,13 @@ fn kilobytes(file: &str, name: &str) -> Option<u64> {
     line.split_whitespace().next()?.parse().ok()
 }
 
-/// Least, average and most.
+/// Least, average and most; not a number if there is none.
 fn spread(slices: &[Slice], pick: impl Fn(&Slice) -> f64) -> [f64; 3] {
     let values: Vec<f64> = slices.iter().map(pick).collect();
     [
-        values.iter().copied().fold(f64::INFINITY, f64::min),
+        values.iter().copied().fold(f64::NAN, f64::min),
         values.iter().sum::<f64>() / values.len() as f64,
-        values.iter().copied().fold(0.0, f64::max),
+        values.iter().copied().fold(f64::NAN, f64::max),
     ]
 }
 
@@ -268,7 +268,7 @@ fn table(rows: &[Row]) {
     }
     for row in rows.iter().filter(|row| row.given_up > 0) {
         println!(
-            "{}: {} more took over {:?} and were given up, the rest was not tried",
+            "{}: {} took over {:?} and were given up; after {GIVEN_UP} the rest is not tried",
             row.name, row.given_up, row.limit
         );
     }

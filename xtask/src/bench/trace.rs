@@ -248,7 +248,8 @@ fn gdb_record(workload: &Workload, gdb: &Path, place: &Path) -> Result<Option<Pe
         }
         _ => {
             let errors = String::from_utf8_lossy(&output.stderr);
-            let words = errors.lines().find(|line| line.contains("not support"));
+            let mut lines = errors.lines().chain(text.lines());
+            let words = lines.find(|line| line.contains("not support"));
             let words = words.unwrap_or("it did not say why");
             eprintln!("skipped, gdb cannot record it ({words}): {}", workload.name);
             Ok(None)
