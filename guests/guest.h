@@ -49,6 +49,13 @@ static inline uint64_t draw(uint64_t *state)
     return *state;
 }
 
+// The size of a benchmark: `full`, or what is left of it divided by the program's argument.
+static inline int reduced(int full, int argc, char **argv)
+{
+    int size = argc > 1 ? full / atoi(argv[1]) : full;
+    return size > 0 ? size : 1;
+}
+
 static inline void say(const char *text)
 {
     fputs(text, stdout);

@@ -4,12 +4,13 @@
 enum { SIZE = 1 << 22, TABLE = 1 << 15 };
 static unsigned char text[SIZE], packed[SIZE * 2], back[SIZE];
 static int table[TABLE];
+static size_t length_of_text;
 
 static size_t pack(void)
 {
     size_t at = 0, out = 0;
     memset(table, -1, sizeof table);
-    while (at + 4 < SIZE) {
+    while (at + 4 < length_of_text) {
         uint32_t word;
         memcpy(&word, text + at, 4);
         uint32_t slot = word * 2654435761u >> 17;
@@ -17,7 +18,7 @@ static size_t pack(void)
         table[slot] = (int)at;
         size_t length = 0;
         if (before >= 0 && at - (size_t)before < 65536)
-            while (length < 255 && at + length < SIZE && text[(size_t)before + length] == text[at + length])
+            while (length < 255 && at + length < length_of_text && text[(size_t)before + length] == text[at + length])
                 length++;
         if (length >= 4) {
             size_t distance = at - (size_t)before;
@@ -51,10 +52,11 @@ static size_t unpack(size_t count)
     return out;
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     uint64_t state = 9;
-    for (size_t i = 0; i < SIZE; i++)
+    length_of_text = (size_t)reduced(SIZE, argc, argv);
+    for (size_t i = 0; i < length_of_text; i++)
         text[i] = (unsigned char)(i > 1000 && draw(&state) % 8 ? text[i - 1 - state % 7 * 100] : 'a' + state % 20);
     size_t size = 0, restored = 0;
     for (int round = 0; round < 30; round++) {

@@ -5,10 +5,11 @@ struct entry { struct entry *next; char key[24]; unsigned count; };
 enum { BUCKETS = 1 << 16 };
 static struct entry *buckets[BUCKETS];
 
-int main(void)
+int main(int argc, char **argv)
 {
     uint64_t state = 77, sum = 0;
-    for (int i = 0; i < 2000000; i++) {
+    int count = reduced(2000000, argc, argv);
+    for (int i = 0; i < count; i++) {
         char key[24];
         uint64_t number = draw(&state) % 200000;
         int length = 0;

@@ -7,14 +7,14 @@ static int by_value(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
-    enum { COUNT = 3000000 };
-    uint64_t *items = malloc(COUNT * sizeof *items), state = 42, sum = MIX_START;
-    for (int i = 0; i < COUNT; i++)
+    int count = reduced(3000000, argc, argv);
+    uint64_t *items = malloc(count * sizeof *items), state = 42, sum = MIX_START;
+    for (int i = 0; i < count; i++)
         items[i] = draw(&state);
-    qsort(items, COUNT, sizeof *items, by_value);
-    for (int i = 0; i < COUNT; i += 1000)
+    qsort(items, count, sizeof *items, by_value);
+    for (int i = 0; i < count; i += 1000)
         sum = mix(sum, items[i]);
     printf("%016lx\n", sum);
     return 0;

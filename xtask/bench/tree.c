@@ -42,14 +42,15 @@ static struct node *insert(struct node *node, uint64_t key)
     return node;
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     uint64_t state = 1, found = 0;
-    for (int i = 0; i < 500000; i++) {
+    int count = reduced(500000, argc, argv);
+    for (int i = 0; i < count; i++) {
         root = insert(root, draw(&state) >> 40);
         root->red = 0;
     }
-    for (int i = 0; i < 500000; i++) {
+    for (int i = 0; i < count; i++) {
         uint64_t key = draw(&state) >> 40;
         struct node *node = root;
         while (node && node->key != key)

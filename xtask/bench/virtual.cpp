@@ -6,7 +6,7 @@
 struct Shape { virtual ~Shape() = default; virtual uint64_t step(uint64_t x) const = 0; };
 template <int N> struct Kind : Shape { uint64_t step(uint64_t x) const override { return x * (2 * N + 3) + N; } };
 
-int main()
+int main(int argc, char **argv)
 {
     std::vector<std::unique_ptr<Shape>> shapes;
     uint64_t state = 3;
@@ -22,7 +22,8 @@ int main()
         default: shapes.emplace_back(new Kind<7>);
         }
     uint64_t x = 1;
-    for (int round = 0; round < 30000; round++)
+    int rounds = reduced(30000, argc, argv);
+    for (int round = 0; round < rounds; round++)
         for (size_t i = round % 64; i < shapes.size(); i += 3)
             x = shapes[i]->step(x);
     printf("%016lx\n", x);

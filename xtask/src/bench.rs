@@ -4,7 +4,9 @@
 //! our waited-for children before and after. The three are measured in turn, round by round, so that a machine that
 //! slows down slows all of them down, and the least of each is kept, because interference only ever adds.
 
+mod slice;
 mod threads;
+mod trace;
 mod workloads;
 
 use crate::flags::Flags;
@@ -57,7 +59,9 @@ pub(crate) fn run(args: &[String]) -> Result<bool> {
         .map_or(("", args), |(what, rest)| (what.as_str(), rest));
     match what {
         "engine" => {}
+        "slice" => return slice::run(rest),
         "threads" => return threads::run(rest),
+        "trace" => return trace::run(rest),
         "checkpoints" => {
             let bench = [
                 "bench",
@@ -72,7 +76,7 @@ pub(crate) fn run(args: &[String]) -> Result<bool> {
         }
         "locate" => return crate::locate::bench(rest),
         _ => bail!(
-            "there are `bench engine`, `bench threads`, `bench checkpoints` and `bench locate`"
+            "there are `bench engine`, `threads`, `checkpoints`, `trace`, `slice` and `locate`"
         ),
     }
     let flags = Flags::parse(rest, &["--json", "--runs"])?;
@@ -146,6 +150,34 @@ fn measure(workload: &Workload, wherefore: &Path, place: &Path, runs: u32) -> Re
     Ok(row)
 }
 
+/// Where and with what environment everything runs, so that all do the same.
+fn environment<'a>(command: &'a mut Command, place: &Path) -> &'a mut Command {
+    command.current_dir(place).env_clear().envs([
+        ("PATH", tool::PATH),
+        ("LC_ALL", "C"),
+        ("PYTHONHASHSEED", "0"),
+    ])
+}
+
+/// Records a program as the latest of `recordings`; returns its steps.
+fn record(
+    program: &[OsString],
+    wherefore: &Path,
+    recordings: &Path,
+    place: &Path,
+    name: &str,
+) -> Result<u64> {
+    let words = ["run", "--quiet", "--recordings"].map(OsString::from);
+    let mut command: Vec<OsString> = vec![wherefore.into()];
+    command.extend(words);
+    command.extend([recordings.into(), "--".into()]);
+    command.extend(program.iter().cloned());
+    time(&command, place, name)?;
+    let meta: Value = serde_json::from_slice(&fs::read(recordings.join("latest/meta.json"))?)?;
+    let steps = meta["figures"]["steps"].as_u64();
+    steps.context("the recording does not say how many steps it has")
+}
+
 fn time(command: &[OsString], place: &Path, name: &str) -> Result<Cost> {
     let charged = || -> Result<f64> {
         let usage = getrusage(UsageWho::RUSAGE_CHILDREN)?;
@@ -153,15 +185,7 @@ fn time(command: &[OsString], place: &Path, name: &str) -> Result<Cost> {
         Ok(total as f64 / 1e6)
     };
     let (before, start) = (charged()?, Instant::now());
-    let output = Command::new(&command[0])
-        .args(&command[1..])
-        .current_dir(place)
-        .env_clear()
-        .envs([
-            ("PATH", tool::PATH),
-            ("LC_ALL", "C"),
-            ("PYTHONHASHSEED", "0"),
-        ])
+    let output = environment(Command::new(&command[0]).args(&command[1..]), place)
         .stdin(Stdio::null())
         .output()
         .with_context(|| format!("cannot start {}", command[0].display()))?;

@@ -1,8 +1,9 @@
 //! Where the repository and the binary under test are.
 
 use anyhow::{Context, Result, bail};
+use serde_json::Value;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 pub(crate) fn root() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -27,6 +28,26 @@ pub(crate) fn wherefore() -> Result<PathBuf> {
         bail!("wherefore does not build");
     }
     Ok(target().join("release/wherefore"))
+}
+
+/// A benchmark of one of the crates, built.
+pub(crate) fn bench(package: &str, name: &str) -> Result<PathBuf> {
+    let output = cargo()
+        .args(["bench", "--no-run", "--quiet", "--message-format=json"])
+        .args(["--package", package, "--bench", name])
+        .stderr(Stdio::inherit())
+        .output()?;
+    if !output.status.success() {
+        bail!("the benchmark `{name}` of `{package}` does not build");
+    }
+    let text = String::from_utf8_lossy(&output.stdout);
+    let messages = text
+        .lines()
+        .filter_map(|line| serde_json::from_str(line).ok());
+    messages
+        .filter(|message: &Value| message["target"]["name"] == name)
+        .find_map(|message| message["executable"].as_str().map(PathBuf::from))
+        .with_context(|| format!("cargo does not say where the benchmark `{name}` is"))
 }
 
 pub(crate) fn target() -> PathBuf {

@@ -104,9 +104,10 @@ select count(distinct n) from t;
 ";
 const LUA: &str = "\
 local function fib(n) if n < 2 then return n end return fib(n - 1) + fib(n - 2) end
-local t = {} for i = 1, 300000 do t[i] = (i * 7919) % 100003 end table.sort(t)
-local s = {} for i = 1, 200000 do s[#s + 1] = tostring(i) end
-print(fib(31), t[1000], #table.concat(s))
+local by = tonumber(arg[1] or 1)
+local t = {} for i = 1, 300000 // by do t[i] = (i * 7919) % 100003 end table.sort(t)
+local s = {} for i = 1, 200000 // by do s[#s + 1] = tostring(i) end
+print(fib(31 - math.floor(math.log(by, 1.618))), t[100], #table.concat(s))
 ";
 const LUAJIT: &str = "\
 local function sieve(n) local s, c = {}, 0 for i = 2, n do if not s[i] then c = c + 1 for j = i * i, n, i do s[j] = true end end end return c end
@@ -114,11 +115,12 @@ local x = 0 for i = 1, 100000000 do x = (x * 3 + i) % 1000003 end
 print(sieve(3000000), x)
 ";
 const PYTHON: &str = "\
+import sys
 class A:
     def __init__(self): self.n = 0
     def step(self, i): self.n = (self.n * 3 + i) % 1000003
 a, d = A(), {}
-for i in range(1500000):
+for i in range(1500000 // int((sys.argv + [1])[1])):
     a.step(i)
     d[a.n % 1000] = d.get(a.n % 1000, 0) + 1
 print(a.n, len(d))
