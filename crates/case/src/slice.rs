@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::rc::Rc;
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use flow::{Controls, Criterion, Kind, Node, Options, Slicer};
@@ -176,7 +177,11 @@ pub(crate) fn slice(
         pc: criterion.pc,
     };
     let mut slicer = Slicer::new(criterion, options, &mut facts);
-    slicer.walk(&traced.roll);
+    let interrupt = traced.interrupt.clone();
+    slicer.walk(&traced.roll, || !interrupt.load(Ordering::Relaxed));
+    if interrupt.load(Ordering::Relaxed) {
+        return Err(Error::Interrupted);
+    }
     let (nodes, edges, edge_count) = (slicer.nodes, slicer.edges, slicer.edge_count);
     let mut report = Report::new(&traced);
     report.number(edges.iter().flat_map(|e| [e.from, e.to]).chain([at]));

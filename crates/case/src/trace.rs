@@ -2,6 +2,8 @@
 
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use flow::{Codes, Execution, Roll};
 use guest::{Halt, Replay, Until};
@@ -30,6 +32,8 @@ pub(crate) struct Traced {
     pub(crate) regs: guest::UserRegs,
     pub(crate) thread: u32,
     mappings: Vec<guest::Mapping>,
+    /// Set when somebody wants an end to it.
+    pub(crate) interrupt: Arc<AtomicBool>,
 }
 
 impl Traced {
@@ -87,6 +91,7 @@ impl Traced {
             regs,
             thread,
             mappings,
+            interrupt,
         })
     }
 

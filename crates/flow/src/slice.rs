@@ -17,7 +17,7 @@
 
 use std::rc::Rc;
 
-use image::effects::{self, Place, RegRange};
+use image::effects::{self, Place, RegRange, Transfer};
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 use tape::{Event, Stretch};
@@ -117,11 +117,11 @@ impl<'a> Slicer<'a> {
             && self.pending.asked.is_empty()
     }
 
-    /// Walks a roll backward. Rolls are to be given last to first.
-    pub fn walk(&mut self, roll: &Roll) {
+    /// Walks a roll backward, as long as `go_on` says so. Rolls are to be given last to first.
+    pub fn walk(&mut self, roll: &Roll, go_on: impl Fn() -> bool) {
         roll.backward(|item| {
             self.item(roll, item);
-            true
+            go_on()
         });
     }
 
@@ -694,55 +694,76 @@ impl<'a> Slicer<'a> {
 }
 
 /// What the bytes of a transfer that are wanted are made of: place, and the part of it.
-fn sources(
-    t: &effects::Transfer,
-    taken: &Taken,
-    all: bool,
-    out: &mut SmallVec<[(Place, u64, u64); 8]>,
-) {
-    let mut add = |p: (Place, u64, u64)| {
-        // The next bytes of the same register or operand are one dependence with those before.
-        let next_to = |(q, _, _): &(Place, u64, u64)| match (*q, p.0) {
-            (Place::Register(a), Place::Register(b)) => a.end() == b.at && mask(a) == mask(b),
-            (
-                Place::Memory { access, at, len },
-                Place::Memory {
-                    access: other,
-                    at: next,
-                    ..
-                },
-            ) => access == other && at + len == next,
-            _ => false,
-        };
-        if let Some((q, _, n)) = out.iter_mut().find(|q| next_to(q)) {
-            *n += p.2;
-            match q {
-                Place::Register(a) => a.len += p.2 as u16,
-                Place::Memory { len, .. } => *len += p.2 as u16,
-                Place::Whole(_) => {}
-            }
-            return;
-        }
-        if !out.contains(&p) {
-            out.push(p);
-        }
-    };
+fn sources(t: &Transfer, taken: &Taken, all: bool, out: &mut SmallVec<[(Place, u64, u64); 8]>) {
     let whole = |p: Place| (p, 0, p.len().map_or(u64::MAX, u64::from));
     if all || t.lane == 0 {
-        t.from.iter().for_each(|s| add(whole(s.place)));
+        for s in &t.from {
+            let p = whole(s.place);
+            if !out.contains(&p) {
+                out.push(p);
+            }
+        }
         return;
     }
-    for &(at, len, _) in taken {
-        if t.is_copy() {
-            match t.from[0].place {
-                p @ Place::Whole(_) => add((p, at, len)),
-                p => add(whole(p.part(at as u16, len as u16))),
+    // The same byte may be wanted by many.
+    let mut ranges: SmallVec<[(u64, u64); 4]> =
+        taken.iter().map(|&(at, len, _)| (at, at + len)).collect();
+    ranges.sort_unstable();
+    ranges.dedup_by(|next, kept| {
+        let joined = next.0 <= kept.1;
+        if joined {
+            kept.1 = kept.1.max(next.1);
+        }
+        joined
+    });
+    if t.is_copy() {
+        for &(a, b) in &ranges {
+            out.push(match t.from[0].place {
+                p @ Place::Whole(_) => (p, a, b - a),
+                p => whole(p.part(a as u16, (b - a) as u16)),
+            });
+        }
+        return;
+    }
+    let lane = u64::from(t.lane);
+    for n in 0..t.from.len() {
+        let first = out.len();
+        for &(a, b) in &ranges {
+            for l in a / lane..=(b - 1) / lane {
+                let Some(p) = t.sources((l * lane) as u16).nth(n) else {
+                    continue;
+                };
+                match out[first..].last_mut() {
+                    // The next bytes of the same register or operand are one dependence.
+                    Some((q, _, len)) if follows(*q, p) => {
+                        let more = p.len().unwrap_or(0);
+                        *len += u64::from(more);
+                        match q {
+                            Place::Register(r) => r.len += more,
+                            Place::Memory { len, .. } => *len += more,
+                            Place::Whole(_) => {}
+                        }
+                    }
+                    Some((q, ..)) if *q == p => {}
+                    _ => out.push(whole(p)),
+                }
             }
-            continue;
         }
-        let lane = u64::from(t.lane);
-        for n in at / lane..=(at + len - 1) / lane {
-            t.sources((n * lane) as u16).for_each(|p| add(whole(p)));
-        }
+    }
+}
+
+/// `q` begins where `p` ends, in the same register or operand.
+fn follows(p: Place, q: Place) -> bool {
+    match (p, q) {
+        (Place::Register(a), Place::Register(b)) => a.end() == b.at && mask(a) == mask(b),
+        (
+            Place::Memory { access, at, len },
+            Place::Memory {
+                access: other,
+                at: next,
+                ..
+            },
+        ) => access == other && at + len == next,
+        _ => false,
     }
 }

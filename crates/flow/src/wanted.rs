@@ -71,7 +71,9 @@ type Cell = SmallVec<[(u8, Id); 2]>;
 pub(crate) type Taken = Vec<(u64, u64, Want)>;
 
 fn put(cell: &mut Cell, bytes: u8, id: Id, wants: &mut Wants) {
-    if let Some(entry) = cell.iter_mut().find(|(_, i)| *i == id) {
+    // The parts of one want come one after the other; a place that is much read and seldom written
+    // is wanted by very many.
+    if let Some(entry) = cell.last_mut().filter(|(_, i)| *i == id) {
         entry.0 |= bytes;
         return;
     }

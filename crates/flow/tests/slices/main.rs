@@ -132,7 +132,7 @@ fn fast(roll: &Roll, criterion: Criterion, data_only: bool, facts: &mut Facts<'_
     };
     let root = criterion.step;
     let mut slicer = Slicer::new(criterion, options, facts);
-    slicer.walk(roll);
+    slicer.walk(roll, || true);
     let edges: BTreeSet<Edge> = slicer.edges.iter().copied().collect();
     let mut steps: BTreeSet<u64> = edges
         .iter()
