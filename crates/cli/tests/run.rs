@@ -55,7 +55,7 @@ fn closed_streams_are_closed() {
 #[test]
 fn death_by_signal_is_passed_on() {
     let p = Place::new();
-    let source = "#include <signal.h>\n#include <stdlib.h>\n#include <unistd.h>\nint main(int c, char **v) { kill(getpid(), atoi(v[1])); pause(); }";
+    let source = "#include <signal.h>\n#include <stdlib.h>\n#include <unistd.h>\nint main(int c, char **v) { int n = atoi(v[1]); signal(n, SIG_DFL); kill(getpid(), n); pause(); }";
     let guest = p.build("die", source, &[]);
     for signal in [
         1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 24, 31, 40,
