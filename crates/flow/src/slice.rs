@@ -25,7 +25,7 @@ use tape::{Event, Stretch};
 use crate::plan::{Plan, Step, Values, mask};
 use crate::roll::{FrameId, Item, Roll, What};
 use crate::terms::{Controls, Criterion, Edge, Kind, Node, OUTSIDE, Options, Times};
-use crate::wanted::{Memory, Registers, Taken, Wants};
+use crate::wanted::{Memory, Registers, Taken, Want, Wants};
 
 /// Edges that are kept one by one; of more, only how many there were.
 const MOST_EDGES: usize = 1 << 20;
@@ -384,9 +384,7 @@ impl<'a> Slicer<'a> {
             }
             hit = true;
             let node = *shown.get_or_insert_with(|| self.shown(roll, real, frame));
-            for &(_, _, want) in &taken {
-                self.edge(want.pc, want.step, node, want.kind);
-            }
+            self.edges_from(taken.iter().map(|t| t.2), node);
             if let Place::Memory { access, .. } | Place::Whole(access) = t.to {
                 addresses.push(access);
             }
@@ -447,8 +445,12 @@ impl<'a> Slicer<'a> {
         taken: &Taken,
     ) {
         let Some(source) = t.from.first() else { return };
+        let mut parts: FxHashMap<(u64, u64), Vec<Want>> = FxHashMap::default();
         for &(at, len, want) in taken {
-            let id = self.wants.add(want.pc, want.step, want.kind);
+            parts.entry((at, len)).or_default().push(want);
+        }
+        for ((at, len), list) in parts {
+            let id = self.wants.join(list);
             match source.place {
                 Place::Register(r) => {
                     let part = r.part(at as u16, len as u16);
@@ -470,7 +472,7 @@ impl<'a> Slicer<'a> {
     fn put_back(&mut self, to: Place, thread: u32, taken: &Taken) {
         let Place::Register(r) = to else { return };
         for &(at, len, want) in taken {
-            let id = self.wants.add(want.pc, want.step, want.kind);
+            let id = self.wants.join(vec![want]);
             let regs = self.registers.entry(thread).or_insert_with(Registers::new);
             regs.add(r.part(at as u16, len as u16), id, &mut self.wants);
         }
@@ -484,7 +486,7 @@ impl<'a> Slicer<'a> {
             let mut begin = 0;
             for &(a, whole) in &list {
                 if at >= begin && at < begin + whole {
-                    let id = self.wants.add(want.pc, want.step, want.kind);
+                    let id = self.wants.join(vec![want]);
                     self.memory.add(a + (at - begin), len, id, &mut self.wants);
                 }
                 begin += whole;
@@ -521,6 +523,17 @@ impl<'a> Slicer<'a> {
             .wants
             .add(node.pc, node.step, Kind::Memory { addr, len });
         self.memory.add(addr, len, id, &mut self.wants);
+    }
+
+    /// Those who wanted this depend on `to`.
+    fn edges_from(&mut self, wants: impl Iterator<Item = Want>, to: Node) {
+        for want in wants {
+            let mut found: SmallVec<[Want; 4]> = SmallVec::new();
+            self.wants.each(want, &mut |w| found.push(w));
+            for w in found {
+                self.edge(w.pc, w.step, to, w.kind);
+            }
+        }
     }
 
     fn edge(&mut self, pc: u64, step: u64, to: Node, kind: Kind) {
@@ -678,9 +691,7 @@ impl<'a> Slicer<'a> {
             return;
         }
         let node = self.shown(roll, real, item.frame);
-        for (_, _, want) in taken {
-            self.edge(want.pc, want.step, node, want.kind);
-        }
+        self.edges_from(taken.iter().map(|t| t.2), node);
         self.include(real, node, item.frame);
         // The number of the call and its arguments: rax, rdi, rsi, rdx, r10, r8, r9.
         self.want_register(item.thread, effects::RAX, node);

@@ -18,6 +18,8 @@ pub(crate) struct Want {
     pub(crate) kind: Kind,
     /// Cells in which it is entered.
     cells: u32,
+    /// It stands for several: one more than the number of their list.
+    group: u32,
 }
 
 /// All wants; those that nobody refers to any more are used again.
@@ -25,6 +27,7 @@ pub(crate) struct Want {
 pub(crate) struct Wants {
     list: Vec<Want>,
     free: Vec<Id>,
+    groups: Vec<Vec<Want>>,
 }
 
 impl Wants {
@@ -34,7 +37,35 @@ impl Wants {
             step,
             kind,
             cells: 0,
+            group: 0,
         };
+        self.enter_list(want)
+    }
+
+    /// One want in place of several. What is passed on again and again, through the saving of a
+    /// register by every function on the way, would otherwise be counted out each time.
+    pub(crate) fn join(&mut self, list: Vec<Want>) -> Id {
+        let mut want = list[0];
+        if list.len() > 1 {
+            self.groups.push(list);
+            want.group = self.groups.len() as u32;
+        }
+        want.cells = 0;
+        self.enter_list(want)
+    }
+
+    /// Tells `f` of all that a want stands for.
+    pub(crate) fn each(&self, want: Want, f: &mut dyn FnMut(Want)) {
+        let mut left = vec![want];
+        while let Some(w) = left.pop() {
+            match w.group.checked_sub(1) {
+                Some(g) => left.extend(&self.groups[g as usize]),
+                None => f(w),
+            }
+        }
+    }
+
+    fn enter_list(&mut self, want: Want) -> Id {
         match self.free.pop() {
             Some(id) => {
                 self.list[id as usize] = want;
