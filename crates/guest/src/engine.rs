@@ -622,7 +622,7 @@ fn is_fault(signal: i32, info: &[u8; 128]) -> bool {
 }
 
 /// A general register by its hardware number.
-pub(crate) fn register_mut(regs: &mut UserRegs, n: u8) -> &mut u64 {
+pub fn register_mut(regs: &mut UserRegs, n: u8) -> &mut u64 {
     match n {
         0 => &mut regs.rax,
         1 => &mut regs.rcx,

@@ -99,6 +99,7 @@ mod watch;
 
 pub use checkpoint::{CheckpointId, Spacing};
 pub use edit::{Edit, EditId, Place};
+pub use engine::register_mut;
 pub use interrupts::{die_of, survive_interrupts};
 pub use launch::Launch;
 pub use maps::{Mapping, Protection};

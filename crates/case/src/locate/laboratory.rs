@@ -14,7 +14,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use guest::{End, Halt, Limits, OutputKind, Replay, Until, UserRegs};
+use guest::{End, Halt, Limits, OutputKind, Replay, Until};
 use locate::{Change, Desk, Laboratory, Limit, Location, Outcome, Trial};
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::Pid;
@@ -246,7 +246,7 @@ pub(crate) fn apply(replay: &mut Replay, change: &Change) -> Result<(), guest::E
                         replay.write(address, &bytes[..usize::from(size.clamp(1, 8))])?;
                     }
                     Location::Register { number, size, high } => {
-                        let r = register(&mut regs, number);
+                        let r = guest::register_mut(&mut regs, number);
                         *r = merge(*r, value, size, high);
                     }
                 }
@@ -264,26 +264,5 @@ fn merge(old: u64, value: u64, size: u8, high: bool) -> u64 {
         (2, _) => old & !0xffff | value & 0xffff,
         (4, _) => value & 0xffff_ffff,
         _ => value,
-    }
-}
-
-pub(crate) fn register(regs: &mut UserRegs, number: u8) -> &mut u64 {
-    match number {
-        0 => &mut regs.rax,
-        1 => &mut regs.rcx,
-        2 => &mut regs.rdx,
-        3 => &mut regs.rbx,
-        4 => &mut regs.rsp,
-        5 => &mut regs.rbp,
-        6 => &mut regs.rsi,
-        7 => &mut regs.rdi,
-        8 => &mut regs.r8,
-        9 => &mut regs.r9,
-        10 => &mut regs.r10,
-        11 => &mut regs.r11,
-        12 => &mut regs.r12,
-        13 => &mut regs.r13,
-        14 => &mut regs.r14,
-        _ => &mut regs.r15,
     }
 }
