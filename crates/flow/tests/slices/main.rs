@@ -131,7 +131,7 @@ fn fast(roll: &Roll, criterion: Criterion, data_only: bool, facts: &mut Facts<'_
         ..Options::default()
     };
     let root = criterion.step;
-    let mut slicer = Slicer::new(criterion, options, facts);
+    let mut slicer = Slicer::new(&roll.codes, criterion, options, facts, Vec::new());
     slicer.walk(roll, || true);
     let edges: BTreeSet<Edge> = slicer.edges.iter().copied().collect();
     let mut steps: BTreeSet<u64> = edges
