@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use flow::{Controls, Criterion, Joined, Kind, Merged, Node, Options, Slicer};
+use flow::{Classes, Controls, Criterion, Joined, Kind, Merged, Node, Options, Slicer};
 use iced_x86::{Decoder, DecoderOptions};
 use image::cfg::Graphs;
 use image::effects::{Effects, Place, RegRange};
@@ -188,8 +188,14 @@ pub(crate) fn slice(
     let ends = edges.iter().flat_map(|j| [j.edge.from, j.edge.to]);
     report.number(ends.chain([at]));
     let statements = report.statements(&nodes, &edges);
+    let mut at = report.instance(at);
+    if let Point::Line { line, .. } = point {
+        // The line that was asked for; what was inlined into it has others.
+        at.nth = traced.times_at(&point, at.step)?;
+        at.place.line = Some(line);
+    }
     Ok(SliceReport {
-        at: report.instance(at),
+        at,
         recording: RecordingName(traced.name.clone()),
         about,
         statements,
@@ -394,7 +400,8 @@ impl<'a> Report<'a> {
         list.dedup();
         let mut lines: FxHashMap<u32, usize> = FxHashMap::default();
         let mut files = HashMap::new();
-        let mut starts: FxHashMap<u64, usize> = FxHashMap::default();
+        // An instruction may begin several lines.
+        let mut starts = Classes::default();
         let mut of: Vec<usize> = Vec::with_capacity(list.len());
         for n in &list {
             let place = self.place(n.pc);
@@ -406,7 +413,7 @@ impl<'a> Report<'a> {
                         .entry(file.clone())
                         .or_insert_with(|| self.traced.program.line_starts(file));
                     for a in known.get(&line).into_iter().flatten() {
-                        starts.insert(*a, next);
+                        starts.entry(*a).or_default().push(next);
                     }
                 }
                 next

@@ -22,6 +22,10 @@ use crate::store::Store;
 /// Steps between two words on the progress.
 const STRIDE: u64 = 50_000_000;
 
+/// Where the tape of a recording is kept, and from how many bytes on it is.
+const TAPE: &str = "tape";
+const WORTH_SAVING: usize = 1 << 20;
+
 pub(crate) struct Traced {
     pub(crate) name: String,
     pub(crate) replay: Replay,
@@ -61,9 +65,15 @@ impl Traced {
         replay
             .keep_checkpoints(guest::Spacing::default())
             .map_err(wrong)?;
-        let roll = Roll::new(Codes::default());
-        replay.tape(Box::new(roll)).map_err(wrong)?;
         let steps = meta.figures.as_ref().map(|f| f.steps);
+        // A tape that is damaged, or of another version, is made again.
+        let saved = folder.join(TAPE);
+        let known = Roll::open(&saved).ok();
+        let known = known.filter(|r| Some(r.end_step()) == steps);
+        if known.is_none() {
+            let roll = Roll::new(Codes::default());
+            replay.tape(Box::new(roll)).map_err(wrong)?;
+        }
         let end = loop {
             let step = replay.step().map_err(wrong)?;
             match replay.run(&Until::step(step + STRIDE)).map_err(wrong)? {
@@ -72,11 +82,19 @@ impl Traced {
                 _ => audience.progress(replay.step().map_err(wrong)?, steps),
             }
         };
-        let roll = replay.end_tape().map_err(wrong)?;
-        let roll = roll
-            .into_any()
-            .downcast::<Roll>()
-            .expect("the listener that was given");
+        let roll = match known {
+            Some(roll) => roll,
+            None => {
+                let roll = replay.end_tape().map_err(wrong)?;
+                let roll = roll.into_any().downcast::<Roll>();
+                let roll = *roll.expect("the listener that was given");
+                if roll.bytes() > WORTH_SAVING {
+                    // Where there is no room, the next question takes longer, and that is all.
+                    let _ = roll.save(&saved);
+                }
+                roll
+            }
+        };
         let mappings = replay.mappings().map_err(wrong)?;
         let program = moment::program(&mappings, replay.names());
         let steps = replay.step().map_err(wrong)?;
@@ -85,7 +103,7 @@ impl Traced {
         Ok(Traced {
             name,
             replay,
-            roll: *roll,
+            roll,
             program,
             end,
             steps,
@@ -250,6 +268,16 @@ impl Traced {
             )));
         }
         Ok(found)
+    }
+
+    /// How often a line or a function had been reached, up to a step.
+    pub(crate) fn times_at(&self, point: &Point, step: u64) -> Result<u64, Error> {
+        let addresses = self.addresses(point)?.into_iter();
+        let class = addresses.map(|a| (a, smallvec::smallvec![0])).collect();
+        let mut times = 0;
+        let roll = &self.roll;
+        roll.counts_at(&class, &[step], |_, count| times = count(0));
+        Ok(times)
     }
 
     /// The execution that a point names. `None` for a place at which nothing was executed: the end.

@@ -133,6 +133,10 @@ impl Codes {
         &self.plans
     }
 
+    pub(crate) fn shapes(&self) -> &[Shape] {
+        &self.shapes
+    }
+
     pub fn shape(&self, shape: u32) -> &Shape {
         &self.shapes[shape as usize]
     }

@@ -11,6 +11,7 @@ mod history;
 mod plan;
 mod reader;
 mod roll;
+mod saved;
 mod slice;
 mod terms;
 mod wanted;
@@ -19,7 +20,8 @@ pub use codes::{Codes, InsnId};
 pub use history::Write;
 pub use plan::{Plan, Spot, Step, Values};
 pub use reader::{Frame, FrameId};
-pub use roll::{Execution, Item, Roll, View, What};
+pub use roll::{Classes, Execution, Item, Roll, Sizes, View, What};
+pub use saved::Damaged;
 pub use slice::Slicer;
 pub use terms::{
     Controls, Criterion, Edge, Edges, Joined, Kind, Merged, Node, OUTSIDE, Options, Times,

@@ -5,7 +5,7 @@
 //! what is executed next has a frame of its own, which that jump began: it is the reason why control
 //! came there.
 
-use smallvec::SmallVec;
+use serde::{Deserialize, Serialize};
 use tape::Event;
 
 use crate::codes::Codes;
@@ -13,10 +13,10 @@ use crate::plan::Values;
 use crate::terms::Node;
 
 /// Number of a call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct FrameId(pub u32);
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Frame {
     pub parent: FrameId,
     /// The call, or what a signal interrupted.
@@ -42,7 +42,7 @@ pub(crate) trait Frames {
 }
 
 /// The state of a reader between two records.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Reader {
     pub(crate) step: u64,
     /// The last instruction executed, or where the guest stood when the tracer had it.
@@ -59,7 +59,7 @@ pub(crate) struct Reader {
     /// And it was a return.
     returned: bool,
     /// Frames of the threads that do not run.
-    pub(crate) others: SmallVec<[(u32, FrameId); 2]>,
+    pub(crate) others: Vec<(u32, FrameId)>,
 }
 
 impl Reader {
@@ -75,7 +75,7 @@ impl Reader {
             next: 1,
             left: false,
             returned: false,
-            others: SmallVec::new(),
+            others: Vec::new(),
         }
     }
 

@@ -12,40 +12,59 @@ use std::collections::BTreeMap;
 use std::sync::mpsc::{channel, sync_channel};
 
 use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
 use tape::{Event, Listener, Part};
 
 use crate::codes::Codes;
 use crate::reader::{Frame, FrameId, Frames, Reader};
+use crate::saved::Saved;
 use crate::terms::Node;
 
-/// A chunk is full when its records take this many bytes: little enough for the CPU's caches when it
-/// is unrolled.
-const FULL: usize = 256 << 10;
 /// Events of a full chunk.
 const MANY_EVENTS: usize = 16 << 10;
-/// Beyond this, records are compressed. Following them takes twice as long then.
-const RAW: usize = 512 << 20;
+/// Of the compression.
 const LEVEL: i32 = 1;
 
-/// A stretch of the run.
-struct Chunk {
-    start: Reader,
-    records: Records,
-    events: Vec<(u32, Event)>,
-    /// How often each shape occurs that does.
-    counts: Vec<(u32, u32)>,
+/// How a roll is cut, in bytes of records.
+#[derive(Clone, Copy, Debug)]
+pub struct Sizes {
+    /// A chunk is full with so many.
+    pub chunk: usize,
+    /// What is kept beyond this is compressed. Following it takes twice as long then.
+    pub raw: usize,
 }
 
-enum Records {
+impl Default for Sizes {
+    fn default() -> Self {
+        Sizes {
+            // Little enough for the CPU's caches when it is unrolled.
+            chunk: 256 << 10,
+            raw: 512 << 20,
+        }
+    }
+}
+
+/// A stretch of the run.
+pub(crate) struct Chunk {
+    pub(crate) start: Reader,
+    pub(crate) records: Records,
+    pub(crate) events: Vec<(u32, Event)>,
+    /// How often each shape occurs that does.
+    pub(crate) counts: Vec<(u32, u32)>,
+}
+
+pub(crate) enum Records {
     Raw(Vec<u8>),
     Packed { bytes: Vec<u8>, len: usize },
+    Saved(Saved),
 }
 
 impl Records {
-    fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         match self {
             Records::Raw(bytes) => bytes.len(),
             Records::Packed { len, .. } => *len,
+            Records::Saved(saved) => saved.len(),
         }
     }
 
@@ -55,6 +74,18 @@ impl Records {
             Records::Packed { bytes, len } => {
                 let whole = zstd::bulk::decompress(bytes, *len);
                 Cow::Owned(whole.expect("what was compressed here can be decompressed"))
+            }
+            Records::Saved(saved) => Cow::Owned(saved.get()),
+        }
+    }
+
+    /// As they are kept where room is scarce.
+    pub(crate) fn packed(&self) -> Cow<'_, [u8]> {
+        match self {
+            Records::Packed { bytes, .. } => bytes.into(),
+            other => {
+                let bytes = zstd::bulk::compress(&other.get(), LEVEL);
+                Cow::Owned(bytes.expect("there is room for what is compressed"))
             }
         }
     }
@@ -97,18 +128,19 @@ pub struct Execution {
 /// Tape that is kept.
 pub struct Roll {
     pub codes: Codes,
-    chunks: Vec<Chunk>,
-    bytes: usize,
+    sizes: Sizes,
+    pub(crate) chunks: Vec<Chunk>,
+    pub(crate) bytes: usize,
     /// Bytes of the chunks that are not compressed.
     raw: usize,
     /// Calls that were open at the end of the chunk that they began in.
-    kept: FxHashMap<FrameId, Frame>,
+    pub(crate) kept: FxHashMap<FrameId, Frame>,
     /// Calls that began in the last chunk.
     recent: Vec<Frame>,
-    reader: Reader,
+    pub(crate) reader: Reader,
     /// How often each shape was gone through in the last chunk.
-    counts: Vec<u32>,
-    first_step: u64,
+    pub(crate) counts: Vec<u32>,
+    pub(crate) first_step: u64,
 }
 
 /// A chunk where it is looked at.
@@ -208,9 +240,14 @@ impl Frames for Calls<'_, Grow<'_>> {
 
 impl Roll {
     pub fn new(codes: Codes) -> Self {
+        Roll::with_sizes(codes, Sizes::default())
+    }
+
+    pub fn with_sizes(codes: Codes, sizes: Sizes) -> Self {
         let counts = vec![0; codes.len()];
         Roll {
             codes,
+            sizes,
             chunks: Vec::new(),
             bytes: 0,
             raw: 0,
@@ -254,7 +291,7 @@ impl Roll {
     }
 
     /// The shapes in a chunk, with how often they occur.
-    fn count(&self, chunk: &Chunk, f: &mut dyn FnMut(u32, u32)) {
+    pub(crate) fn count(&self, chunk: &Chunk, f: &mut dyn FnMut(u32, u32)) {
         for (shape, n) in &chunk.counts {
             f(*shape, *n);
         }
@@ -280,12 +317,13 @@ impl Roll {
     fn follow(&mut self, records: &[u8], events: &[(u32, Event)]) {
         let (mut at, mut event) = (0, 0);
         while at < records.len() || event < events.len() {
-            let full = |c: &Chunk| c.records.len() >= FULL || c.events.len() >= MANY_EVENTS;
+            let most = self.sizes.chunk;
+            let full = |c: &Chunk| c.records.len() >= most || c.events.len() >= MANY_EVENTS;
             if self.chunks.last().is_none_or(full) {
                 self.close();
                 self.chunks.push(Chunk {
                     start: self.reader.clone(),
-                    records: Records::Raw(Vec::with_capacity(FULL + (FULL >> 4))),
+                    records: Records::Raw(Vec::with_capacity(most + (most >> 4))),
                     events: Vec::new(),
                     counts: Vec::new(),
                 });
@@ -301,7 +339,7 @@ impl Roll {
             };
             // Where the part's records go in the chunk.
             let (begin, from) = (kept.len(), at);
-            while begin + (at - from) < FULL && chunk.events.len() < MANY_EVENTS {
+            while begin + (at - from) < most && chunk.events.len() < MANY_EVENTS {
                 if let Some((n, e)) = events.get(event)
                     && *n as usize <= at
                 {
@@ -347,12 +385,11 @@ impl Roll {
         }
         self.recent.clear();
         self.raw += chunk.records.len();
-        if self.raw > RAW
+        if self.raw > self.sizes.raw
             && let Records::Raw(bytes) = &chunk.records
         {
             let len = bytes.len();
-            let bytes = zstd::bulk::compress(bytes, LEVEL);
-            let bytes = bytes.expect("there is room for what is compressed");
+            let bytes = chunk.records.packed().into_owned();
             chunk.records = Records::Packed { bytes, len };
         }
     }
@@ -542,15 +579,15 @@ impl Roll {
         Err(before)
     }
 
-    /// For each of `steps`, which ascend, how often such an instruction had been executed up to and with it; the answers in
-    /// classes, as `class` puts the instructions.
+    /// For each of `steps`, which ascend, how often instructions of each class had been executed up
+    /// to and with it.
     pub fn counts_at(
         &self,
-        class: &FxHashMap<u64, usize>,
+        class: &Classes,
         steps: &[u64],
         mut answer: impl FnMut(usize, &dyn Fn(usize) -> u64),
     ) {
-        let classes = class.values().max().map_or(0, |m| m + 1);
+        let classes = class.values().flatten().max().map_or(0, |m| m + 1);
         let mut counts = vec![0u64; classes];
         let mut hits = Hits::new(self, |pc| class.contains_key(&pc));
         let mut next = 0;
@@ -575,7 +612,9 @@ impl Roll {
                     answer(next, &|c| counts[c]);
                     next += 1;
                 }
-                counts[class[&e.pc]] += 1;
+                for c in &class[&e.pc] {
+                    counts[*c] += 1;
+                }
             }
             while next < steps.len() && steps[next] < end {
                 answer(next, &|c| counts[c]);
@@ -595,6 +634,9 @@ fn event_pc(event: &Event) -> Option<u64> {
         _ => None,
     }
 }
+
+/// Instructions by address, and what they are counted as.
+pub type Classes = FxHashMap<u64, SmallVec<[usize; 1]>>;
 
 /// Where certain instructions are, in each superblock.
 struct Hits<'a, W> {
@@ -669,16 +711,18 @@ impl<'a, W: Fn(u64) -> bool> Hits<'a, W> {
     }
 
     /// Counts by class what is in a chunk.
-    fn add(&mut self, chunk: &Chunk, class: &FxHashMap<u64, usize>, counts: &mut [u64]) {
+    fn add(&mut self, chunk: &Chunk, class: &Classes, counts: &mut [u64]) {
         let roll = self.roll;
         roll.count(chunk, &mut |shape, n| {
             let plan = roll.codes.plan(shape);
             for &i in self.in_shape(shape) {
-                counts[class[&plan.steps[i as usize].pc]] += u64::from(n);
+                for c in &class[&plan.steps[i as usize].pc] {
+                    counts[*c] += u64::from(n);
+                }
             }
         });
         for pc in chunk.events.iter().filter_map(|(_, e)| event_pc(e)) {
-            if let Some(c) = class.get(&pc) {
+            for c in class.get(&pc).into_iter().flatten() {
                 counts[*c] += 1;
             }
         }

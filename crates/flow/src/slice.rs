@@ -51,6 +51,8 @@ pub struct Slicer<'a, E> {
     nodes: Vec<Option<Times>>,
     /// Calls that stand for what happened inside of them.
     squashed: FxHashSet<Node>,
+    /// What the library code of a call is shown as: of the call that was looked at last.
+    hidden: Option<(FrameId, Shown)>,
     pub edges: E,
     taken: Taken,
     answered: Vec<Wants>,
@@ -110,6 +112,7 @@ impl<'a, E: Edges> Slicer<'a, E> {
             sets: vec![None; n],
             nodes: vec![None; n],
             squashed: FxHashSet::default(),
+            hidden: None,
             edges,
             taken: Vec::new(),
             answered: Vec::new(),
@@ -190,12 +193,19 @@ impl<'a, E: Edges> Slicer<'a, E> {
         {
             return Shown { node, id };
         }
+        let known = id.is_some_and(|id| self.visible[id as usize] == Some(false));
+        if known
+            && let Some((f, shown)) = self.hidden
+            && f == frame
+        {
+            return shown;
+        }
         let (codes, visible, controls) = (self.codes, &mut self.visible, &mut *self.controls);
-        let shown = view.shown(node, frame, |pc| match codes.id(pc) {
+        let own = view.shown(node, frame, |pc| match codes.id(pc) {
             Some(id) => *visible[id as usize].get_or_insert_with(|| controls.shown(pc)),
             None => controls.shown(pc),
         });
-        match shown {
+        let shown = match own {
             Some(node) => Shown {
                 node,
                 id: codes.id(node.pc).unwrap_or(NOBODY),
@@ -204,7 +214,11 @@ impl<'a, E: Edges> Slicer<'a, E> {
                 node: OUTSIDE,
                 id: NOBODY,
             },
+        };
+        if known {
+            self.hidden = Some((frame, shown));
         }
+        shown
     }
 
     fn item(&mut self, view: &View<'_>, item: &Item) {

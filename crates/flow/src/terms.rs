@@ -2,6 +2,7 @@
 
 use image::effects::RegRange;
 use rustc_hash::FxHashMap;
+use serde::{Deserialize, Serialize};
 
 /// Why one instruction depends on another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -12,7 +13,7 @@ pub enum Kind {
 }
 
 /// An executed instruction of the slice.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Node {
     pub step: u64,
     pub pc: u64,
