@@ -13,6 +13,7 @@ mod reader;
 mod roll;
 mod saved;
 mod slice;
+mod sources;
 mod terms;
 mod wanted;
 

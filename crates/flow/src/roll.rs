@@ -589,6 +589,8 @@ impl Roll {
     ) {
         let classes = class.values().flatten().max().map_or(0, |m| m + 1);
         let mut counts = vec![0u64; classes];
+        // A class may have no instructions.
+        let times = |counts: &[u64], c: usize| counts.get(c).copied().unwrap_or(0);
         let mut hits = Hits::new(self, |pc| class.contains_key(&pc));
         let mut next = 0;
         for (n, chunk) in self.chunks.iter().enumerate() {
@@ -609,7 +611,7 @@ impl Roll {
             });
             for e in list {
                 while next < steps.len() && steps[next] < e.step {
-                    answer(next, &|c| counts[c]);
+                    answer(next, &|c| times(&counts, c));
                     next += 1;
                 }
                 for c in &class[&e.pc] {
@@ -617,12 +619,12 @@ impl Roll {
                 }
             }
             while next < steps.len() && steps[next] < end {
-                answer(next, &|c| counts[c]);
+                answer(next, &|c| times(&counts, c));
                 next += 1;
             }
         }
         for n in next..steps.len() {
-            answer(n, &|c| counts[c]);
+            answer(n, &|c| times(&counts, c));
         }
     }
 }

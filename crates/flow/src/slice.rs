@@ -22,9 +22,10 @@ use tape::{Event, Stretch};
 
 use crate::asked::{Asked, SetId};
 use crate::codes::{Codes, InsnId};
-use crate::plan::{Plan, Spot, Step, Values, mask};
+use crate::plan::{Plan, Spot, Step, Values};
 use crate::reader::FrameId;
 use crate::roll::{Item, Roll, View, What};
+use crate::sources::{Uses, sources};
 use crate::terms::{Controls, Criterion, Edge, Edges, Kind, Node, OUTSIDE, Options, Times};
 use crate::wanted::{Everybody, Memory, Registers, Taken, Wants, Why};
 
@@ -405,7 +406,7 @@ impl<'a, E: Edges> Slicer<'a, E> {
         let mut stretches = std::mem::take(&mut self.scratch);
         let mut hit = inside;
         // Everything is taken before anything is wanted: an instruction reads before it writes.
-        let mut uses: SmallVec<[(Place, u64, u64); 8]> = SmallVec::new();
+        let mut uses = Uses::new();
         let mut addresses: SmallVec<[u8; 4]> = SmallVec::new();
         for t in &s.effects.transfers {
             taken.clear();
@@ -741,80 +742,5 @@ impl<'a, E: Edges> Slicer<'a, E> {
         for r in open.reads {
             self.want_memory(r.addr, r.len, shown);
         }
-    }
-}
-
-/// What the bytes of a transfer that are wanted are made of: place, and the part of it.
-fn sources(t: &Transfer, taken: &Taken, all: bool, out: &mut SmallVec<[(Place, u64, u64); 8]>) {
-    let whole = |p: Place| (p, 0, p.len().map_or(u64::MAX, u64::from));
-    if all || t.lane == 0 {
-        for s in &t.from {
-            let p = whole(s.place);
-            if !out.contains(&p) {
-                out.push(p);
-            }
-        }
-        return;
-    }
-    // The same byte may be wanted by many.
-    let mut ranges: SmallVec<[(u64, u64); 4]> =
-        taken.iter().map(|t| (t.at, t.at + t.len)).collect();
-    ranges.sort_unstable();
-    ranges.dedup_by(|next, kept| {
-        let joined = next.0 <= kept.1;
-        if joined {
-            kept.1 = kept.1.max(next.1);
-        }
-        joined
-    });
-    if t.is_copy() {
-        for &(a, b) in &ranges {
-            out.push(match t.from[0].place {
-                p @ Place::Whole(_) => (p, a, b - a),
-                p => whole(p.part(a as u16, (b - a) as u16)),
-            });
-        }
-        return;
-    }
-    let lane = u64::from(t.lane);
-    for n in 0..t.from.len() {
-        let first = out.len();
-        for &(a, b) in &ranges {
-            for l in a / lane..=(b - 1) / lane {
-                let Some(p) = t.sources((l * lane) as u16).nth(n) else {
-                    continue;
-                };
-                match out[first..].last_mut() {
-                    // The next bytes of the same register or operand are one dependence.
-                    Some((q, _, len)) if follows(*q, p) => {
-                        let more = p.len().unwrap_or(0);
-                        *len += u64::from(more);
-                        match q {
-                            Place::Register(r) => r.len += more,
-                            Place::Memory { len, .. } => *len += more,
-                            Place::Whole(_) => {}
-                        }
-                    }
-                    Some((q, ..)) if *q == p => {}
-                    _ => out.push(whole(p)),
-                }
-            }
-        }
-    }
-}
-
-/// `q` begins where `p` ends, in the same register or operand.
-fn follows(p: Place, q: Place) -> bool {
-    match (p, q) {
-        (Place::Register(a), Place::Register(b)) => a.end() == b.at && mask(a) == mask(b),
-        (
-            Place::Memory { access, at, len },
-            Place::Memory {
-                access: other,
-                at: next,
-                ..
-            },
-        ) => access == other && at + len == next,
-        _ => false,
     }
 }
