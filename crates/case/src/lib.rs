@@ -14,6 +14,7 @@ mod error;
 mod frames;
 mod history;
 mod info;
+mod limit;
 mod locate;
 mod meta;
 mod moment;
