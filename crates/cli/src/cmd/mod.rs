@@ -1,11 +1,13 @@
 //! The verbs.
 
 mod chaos;
+mod check;
 mod info;
 mod locate;
 mod ls;
 mod replay;
 mod rm;
+mod rules;
 mod run;
 mod schedule;
 mod slice;
@@ -33,6 +35,8 @@ pub(crate) fn dispatch(args: &Args) -> Result<Exit> {
         Verb::Run(a) => run::run(&case, a, paint),
         Verb::Replay(a) => replay::replay(&case, a, paint),
         Verb::Locate(a) => locate::locate(&case, a, paint),
+        Verb::Check(a) => check::check(&case, a, paint),
+        Verb::Rules(a) => rules::rules(&case, a),
         Verb::Slice(a) => slice::slice(&case, a, paint),
         Verb::Where(a) => value::history(&case, a, paint),
         Verb::Value(a) => value::value(&case, a),
