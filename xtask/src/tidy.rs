@@ -11,8 +11,9 @@ use std::process::Command;
 
 /// Each crate and what it may use of the others. Front ends sit on the façade, the façade on the facts and the
 /// engine, and those on the vocabulary.
-const LAYERS: [(&str, &[&str]); 9] = [
-    ("wherefore", &["case"]),
+const LAYERS: [(&str, &[&str]); 10] = [
+    ("wherefore", &["case", "serve"]),
+    ("serve", &["case"]),
     ("case", &["flow", "guest", "image", "locate", "abi"]),
     ("flow", &["image", "tape", "abi"]),
     ("locate", &[]),

@@ -1,6 +1,7 @@
 //! The verbs.
 
 mod chaos;
+mod debug;
 mod info;
 mod locate;
 mod ls;
@@ -8,6 +9,7 @@ mod replay;
 mod rm;
 mod run;
 mod schedule;
+mod serve;
 mod slice;
 mod value;
 
@@ -27,11 +29,13 @@ pub(crate) fn dispatch(args: &Args) -> Result<Exit> {
         .clone()
         .or_else(case::default_folder)
         .context("there is no place for recordings: set HOME or use --recordings")?;
-    let case = Case::new(folder);
+    let case = Case::new(folder.clone());
     let paint = Paint::for_stderr(args.no_color);
     match &args.verb {
         Verb::Run(a) => run::run(&case, a, paint),
         Verb::Replay(a) => replay::replay(&case, a, paint),
+        Verb::Debug(a) => debug::debug(&case, &folder, a),
+        Verb::Serve(a) => serve::serve(&case, a),
         Verb::Locate(a) => locate::locate(&case, a, paint),
         Verb::Slice(a) => slice::slice(&case, a, paint),
         Verb::Where(a) => value::history(&case, a, paint),
