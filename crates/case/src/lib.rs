@@ -38,8 +38,8 @@ pub use chaos::{ChaosAudience, ChaosReport, ChaosRequest, Ending, Failure};
 pub use cost::Cost;
 pub use crash::{CrashReport, Sent, SignalName};
 pub use debug::{
-    Catch, CheckpointInfo, DebugThread, EditInfo, EditKind, EditRequest, Go, Session, TimelineInfo,
-    Times, TryReport, Watch, Why,
+    CameFrom, Catch, CheckpointInfo, Condition, DebugThread, EditInfo, EditKind, EditRequest, Go,
+    LibraryBreak, Session, TimelineInfo, Times, TryReport, Watch, Why, Writer,
 };
 pub use error::Error;
 pub use frames::{Excerpt, Frame, FrameList, Parameter, SourceLine};

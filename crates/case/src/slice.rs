@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use flow::{Controls, Criterion, Kind, Node, Options, Slicer};
 use iced_x86::{Decoder, DecoderOptions};
@@ -105,6 +105,10 @@ pub struct Statement {
     pub times: u64,
     pub first: u64,
     pub last: u64,
+    /// Its executions in the slice that depend on others, or others on them: which they are, and the
+    /// step at which each begins.
+    #[serde(skip)]
+    pub instances: Vec<(u64, u64)>,
     pub edges: Vec<Dependence>,
 }
 
@@ -161,17 +165,25 @@ pub(crate) fn slice(
 ) -> Result<SliceReport, Error> {
     let begun = Instant::now();
     let mut traced = Traced::of(store, request.recording.as_deref(), audience)?;
-    let replayed = begun.elapsed();
+    slice_of(&mut traced, request, begun.elapsed())
+}
+
+/// A slice of a run that was traced, which took that long.
+pub(crate) fn slice_of(
+    traced: &mut Traced,
+    request: &SliceRequest,
+    replayed: Duration,
+) -> Result<SliceReport, Error> {
     let begun = Instant::now();
     let point = request.at.clone().unwrap_or(Point::Crash);
-    let (criterion, about) = criterion(&mut traced, &point, request)?;
+    let (criterion, about) = criterion(traced, &point, request)?;
     let mut facts = Facts {
         program: &traced.program,
         memory: Guest(&traced.replay),
         graphs: Graphs::new(),
         library: request.library,
     };
-    let options = options(&traced, request)?;
+    let options = options(traced, request)?;
     let at = Node {
         step: criterion.roots.first().copied().unwrap_or(criterion.step),
         pc: criterion.pc,
@@ -183,7 +195,7 @@ pub(crate) fn slice(
         return Err(Error::Interrupted);
     }
     let (nodes, edges, edge_count) = (slicer.nodes, slicer.edges, slicer.edge_count);
-    let mut report = Report::new(&traced);
+    let mut report = Report::new(traced);
     report.number(edges.iter().flat_map(|e| [e.from, e.to]).chain([at]));
     let statements = report.statements(&nodes, &edges);
     Ok(SliceReport {
@@ -341,6 +353,8 @@ pub(crate) struct Report<'a> {
     list: Vec<SourcePlace>,
     by_place: HashMap<SourcePlace, u32>,
     numbers: FxHashMap<Node, u64>,
+    /// The step at which that execution of the line begins.
+    begins: FxHashMap<Node, u64>,
 }
 
 impl<'a> Report<'a> {
@@ -351,6 +365,7 @@ impl<'a> Report<'a> {
             list: Vec::new(),
             by_place: HashMap::new(),
             numbers: FxHashMap::default(),
+            begins: FxHashMap::default(),
         }
     }
 
@@ -393,12 +408,14 @@ impl<'a> Report<'a> {
             });
             of.push(Some(id));
         }
-        let mut counts = vec![0u64; lines.len()];
+        let mut counts = vec![(0u64, 0u64); lines.len()];
         let mut next = 0;
-        let mut answer = |before: u64, counts: &[u64]| {
+        let mut answer = |before: u64, counts: &[(u64, u64)]| {
             while let Some(n) = list.get(next).filter(|n| n.step < before) {
-                let nth = of[next].map_or(0, |line| counts[line]);
+                let (nth, begins) = of[next].map_or((0, n.step), |line| counts[line]);
                 self.numbers.insert(*n, nth);
+                self.begins
+                    .insert(*n, if nth == 0 { n.step } else { begins });
                 next += 1;
             }
         };
@@ -406,7 +423,8 @@ impl<'a> Report<'a> {
             |pc| starts.contains_key(&pc),
             |e| {
                 answer(e.step, &counts);
-                counts[starts[&e.pc]] += 1;
+                let line = &mut counts[starts[&e.pc]];
+                *line = (line.0 + 1, e.step);
                 true
             },
         );
@@ -439,11 +457,24 @@ impl<'a> Report<'a> {
                 times: 0,
                 first: u64::MAX,
                 last: 0,
+                instances: Vec::new(),
                 edges: Vec::new(),
             });
             s.times += times.count;
             s.first = s.first.min(times.first);
             s.last = s.last.max(times.last);
+        }
+        for node in edges.iter().flat_map(|e| [e.from, e.to]) {
+            let place = self.place(node.pc);
+            let nth = self.numbers.get(&node).copied().unwrap_or(0);
+            let begins = self.begins.get(&node).copied().unwrap_or(node.step);
+            if let Some(s) = statements.get_mut(&place) {
+                s.instances.push((nth, begins));
+            }
+        }
+        for s in statements.values_mut() {
+            s.instances.sort_unstable_by_key(|i| i.1);
+            s.instances.dedup();
         }
         let mut merged: FxHashMap<(u32, u32, Kind), (flow::Edge, u64)> = FxHashMap::default();
         for e in edges {

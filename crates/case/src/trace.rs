@@ -36,11 +36,60 @@ pub(crate) struct Traced {
     pub(crate) interrupt: Arc<AtomicBool>,
 }
 
+/// What is changed in a run at a step.
+#[derive(Clone)]
+pub(crate) enum Action {
+    Put(Box<Values>),
+    Edits(Vec<guest::Edit>),
+}
+
+/// Registers and memory that are set.
+#[derive(Clone)]
+pub(crate) struct Values {
+    pub(crate) regs: guest::UserRegs,
+    pub(crate) vectors: Option<Vec<u8>>,
+    pub(crate) writes: Vec<(u64, Vec<u8>)>,
+}
+
+impl Action {
+    pub(crate) fn apply(&self, replay: &mut Replay) -> Result<(), guest::Error> {
+        match self {
+            Action::Edits(list) => {
+                for e in list {
+                    replay.edit(e.clone())?;
+                }
+                Ok(())
+            }
+            Action::Put(values) => {
+                for (addr, bytes) in &values.writes {
+                    replay.write(*addr, bytes)?;
+                }
+                if let Some(v) = &values.vectors {
+                    replay.set_vector_state(v)?;
+                }
+                replay.set_regs(&values.regs)
+            }
+        }
+    }
+}
+
 impl Traced {
     pub(crate) fn of(
         store: &Store,
         recording: Option<&str>,
         audience: &Rc<dyn Audience>,
+    ) -> Result<Traced, Error> {
+        Traced::changed(store, recording, audience, &[], None)
+    }
+
+    /// The same of a run that is changed at certain steps, in ascending order, and perhaps left at
+    /// one.
+    pub(crate) fn changed(
+        store: &Store,
+        recording: Option<&str>,
+        audience: &Rc<dyn Audience>,
+        changes: &[(u64, Action)],
+        until: Option<u64>,
     ) -> Result<Traced, Error> {
         let name = store.resolve(recording)?;
         let folder = store.path(&name);
@@ -63,9 +112,17 @@ impl Traced {
         let roll = Roll::new(Codes::default());
         replay.tape(Box::new(roll)).map_err(wrong)?;
         let steps = meta.figures.as_ref().map(|f| f.steps);
+        for (step, action) in changes {
+            replay.run(&Until::step(*step)).map_err(wrong)?;
+            action.apply(&mut replay).map_err(wrong)?;
+        }
         let end = loop {
             let step = replay.step().map_err(wrong)?;
-            match replay.run(&Until::step(step + STRIDE)).map_err(wrong)? {
+            if until.is_some_and(|u| step >= u) {
+                break guest::End::Exited(0);
+            }
+            let stride = until.map_or(STRIDE, |u| STRIDE.min(u - step));
+            match replay.run(&Until::step(step + stride)).map_err(wrong)? {
                 Halt::Ended(end) => break end,
                 Halt::Interrupted => return Err(Error::Interrupted),
                 _ => audience.progress(replay.step().map_err(wrong)?, steps),

@@ -106,6 +106,36 @@ pub(crate) struct Reporting {
     pub(crate) output: Option<PathBuf>,
 }
 
+/// Statements to change.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Changing {
+    /// Reverse the outcome of the predicate at FILE:LINE, all times or the N-th (FILE:LINE#N), and say
+    /// what that changes
+    #[arg(long, value_name = "FILE:LINE[#N]", value_parser = switched)]
+    pub(crate) switch: Vec<case::EditRequest>,
+
+    /// Do not execute the statement at FILE:LINE, all times or the N-th (FILE:LINE#N), and say what that
+    /// changes
+    #[arg(long, value_name = "FILE:LINE[#N]", value_parser = suppressed)]
+    pub(crate) suppress: Vec<case::EditRequest>,
+}
+
+fn switched(text: &str) -> Result<case::EditRequest, String> {
+    changed(case::EditKind::Switch, text)
+}
+
+fn suppressed(text: &str) -> Result<case::EditRequest, String> {
+    changed(case::EditKind::Suppress, text)
+}
+
+fn changed(kind: case::EditKind, text: &str) -> Result<case::EditRequest, String> {
+    let mut request = case::EditRequest::parse(kind, text)?;
+    if request.times == case::Times::Once && !text.contains("once") {
+        request.times = case::Times::All;
+    }
+    Ok(request)
+}
+
 #[derive(Debug, ClapArgs)]
 pub(crate) struct RunArgs {
     #[command(flatten)]
@@ -148,6 +178,9 @@ pub(crate) struct RunArgs {
     #[arg(long, requires = "chaos")]
     pub(crate) same_output: bool,
 
+    #[command(flatten)]
+    pub(crate) changing: Changing,
+
     /// The program and its arguments
     #[arg(
         required = true,
@@ -172,6 +205,10 @@ pub(crate) struct ReplayArgs {
     /// an address and N counts its executions; PLACE#N+ is after it
     #[arg(long, value_name = "CHANGE")]
     pub(crate) set: Vec<case::SetRequest>,
+
+    #[command(flatten)]
+    pub(crate) changing: Changing,
+
     /// Show the backtraces of all threads
     #[arg(long)]
     pub(crate) all_threads: bool,

@@ -32,9 +32,10 @@ pub enum Edit {
     Branch { at: Place },
     /// Lets a conditional branch always go the other way.
     BranchAlways { pc: u64 },
-    /// Always goes on at `to` instead of executing the instruction.
+    /// Always goes on at `to` instead of executing the instruction, which is not counted as a step.
     JumpAlways { pc: u64, to: u64 },
-    /// A conditional branch that leads to one of `exits` always leads to the other one.
+    /// A conditional branch that leads to one of `exits` always leads to the other one; it is not
+    /// counted as a step.
     SwitchAlways { pc: u64, exits: [u64; 2] },
 }
 
@@ -171,7 +172,6 @@ impl Replay {
             Edit::BranchAlways { .. } => Ok(false),
             Edit::JumpAlways { pc, to } => {
                 self.engine.regs.rip = to;
-                self.engine.add_steps(1)?;
                 self.again(pc, id)?;
                 Ok(true)
             }
@@ -188,7 +188,6 @@ impl Replay {
                     n if n == other => one,
                     n => n,
                 };
-                self.engine.add_steps(1)?;
                 self.again(pc, id)?;
                 Ok(true)
             }

@@ -12,6 +12,7 @@ mod connection;
 mod files;
 mod monitor;
 mod registers;
+mod slices;
 mod target;
 
 use std::io::{Read, Write};

@@ -1,11 +1,11 @@
 //! Commands that gdb does not have: `monitor NAME ARGUMENTS`.
-use case::{EditKind, EditRequest};
+
+use std::fmt::Write;
+
+use case::{Condition, EditKind, EditRequest, Why};
 use gdbstub::target::ext::monitor_cmd::{ConsoleOutput, MonitorCmd, outputln};
 
 use crate::target::Served;
-
-#[derive(Default)]
-pub(crate) struct Slices {}
 
 /// Said when the guest is elsewhere than the debugger believes.
 pub(crate) const LOOK: &str = "(the guest has moved: `stepi` lets the debugger see where it is)";
@@ -140,11 +140,95 @@ impl Served {
                 let n = s.instance(file, line).map_err(wrong)?;
                 Ok(format!("{file}:{line} was executed {n} times before this"))
             }
-            _ => Err(format!(
-                "there is no `{name}`; the commands are when, goto, checkpoint, rollback, \
-                 checkpoints, cdelete, timelines, timeline, switch, suppress, edits, edit-delete, \
-                 instance"
-            )),
+            "slice" => self.slices.make(s, rest),
+            "prune" => self.slices.prune(s, rest),
+            "sbreak" => self.slices.breaks(s, rest),
+            "snext" => self.slices.along(s, rest, true),
+            "sprev" => self.slices.along(s, rest, false),
+            "sdelete" => self.slices.delete(s, rest),
+            "slices" => Ok(self.slices.all(s)),
+            "follow" => self.slices.follow(s, rest),
+            "record" => self.slices.record(s, rest),
+            "lbreak" => {
+                let (function, condition) = match rest.split_once(" if ") {
+                    Some((function, condition)) => (function.trim(), condition.parse()?),
+                    None => (rest, Condition::Always),
+                };
+                if function.is_empty() {
+                    return Err("write the name of a function".to_owned());
+                }
+                let id = s.add_library_break(function, condition).map_err(wrong)?;
+                Ok(format!("lbreak {id}: calls of {function}"))
+            }
+            "lbreaks" => {
+                let list = s.library_breaks().iter();
+                let lines =
+                    list.map(|b| format!("{:>3}  {} {}", b.id, b.function, said(b.condition)));
+                Ok(lines.collect::<Vec<_>>().join("\n"))
+            }
+            "ldelete" => {
+                s.delete_library_break(id(rest, "lbreak")?).map_err(wrong)?;
+                Ok(String::new())
+            }
+            "stopped" => Ok(match s.last_stop() {
+                Some(Why::Library(n)) => {
+                    let found = s.library_breaks().iter().find(|b| b.id == n);
+                    let function = found.map_or("", |b| &b.function);
+                    format!("lbreak {n}: a call of {function}")
+                }
+                Some(Why::Marked) => "a statement instance of a slice".to_owned(),
+                Some(Why::End) => {
+                    "the program is about to end; `continue` lets it, going back is possible"
+                        .to_owned()
+                }
+                _ => String::new(),
+            }),
+            "came-from" => {
+                let c = s.came_from().map_err(wrong)?;
+                let mut out = format!("pc {:#x}", c.pc);
+                if c.nowhere {
+                    out.push_str(", where there is no code");
+                }
+                let _ = write!(
+                    out,
+                    "\ncame from {:#x}, {} (step {}): {}",
+                    c.previous, c.place, c.step, c.instruction
+                );
+                if let Some(slot) = c.slot {
+                    let _ = write!(out, "\nthe address was taken from {slot:#x}");
+                }
+                if let Some(w) = c.writer {
+                    let inside = w.inside.map_or(String::new(), |f| format!(", inside {f}"));
+                    let text = w.text.map_or(String::new(), |t| format!(": {t}"));
+                    let _ = write!(
+                        out,
+                        ", last written by {}{inside} (step {}){text}",
+                        w.place, w.step
+                    );
+                }
+                Ok(out)
+            }
+            _ => Err(format!("there is no `{name}`; the commands are {COMMANDS}")),
+        }
+    }
+}
+
+const COMMANDS: &str = "when, goto, checkpoint, rollback, checkpoints, cdelete, timelines, timeline, \
+                        switch, suppress, edits, edit-delete, instance, slice, prune, sbreak, snext, \
+                        sprev, sdelete, slices, follow, record, lbreak, lbreaks, ldelete, came-from";
+
+fn said(c: Condition) -> String {
+    match c {
+        Condition::Always => String::new(),
+        Condition::Argument(n, value) => format!("if arg{n}=={value:#x}"),
+        Condition::Returns(value) => format!("if ret=={value:#x}"),
+        Condition::Touches(w) => {
+            let kind = match (w.read, w.write) {
+                (true, true) => "access",
+                (true, false) => "read",
+                _ => "write",
+            };
+            format!("if {kind} {:#x} {}", w.addr, w.len)
         }
     }
 }

@@ -56,7 +56,7 @@ pub(crate) struct Served {
     over: bool,
     pub(crate) open_files: HashMap<u32, Open>,
     pub(crate) last_file: u32,
-    pub(crate) slices: crate::monitor::Slices,
+    pub(crate) slices: crate::slices::Slices,
 }
 
 /// As much of `bytes` from `offset` on as there is room for.
@@ -91,7 +91,7 @@ impl Served {
             over: false,
             open_files: HashMap::new(),
             last_file: 2,
-            slices: crate::monitor::Slices::default(),
+            slices: crate::slices::Slices::default(),
             session,
         })
     }
@@ -110,7 +110,7 @@ impl Served {
         let log = |pos| MultiThreadStopReason::ReplayLog { tid: Some(at), pos };
         Ok(match why {
             Why::Step => signal(Signal::SIGTRAP),
-            Why::Moved => signal(Signal(0)),
+            Why::Moved | Why::Marked | Why::Library(_) => signal(Signal(0)),
             Why::Breakpoint => MultiThreadStopReason::SwBreak(at),
             Why::Watch(w) => MultiThreadStopReason::Watch {
                 tid: at,

@@ -10,6 +10,9 @@
 //!
 //! Nothing here speaks a protocol: a gdb server, and later other front ends, translate.
 
+mod crash;
+mod library;
+mod slices;
 mod statement;
 mod surroundings;
 mod timeline;
@@ -30,6 +33,8 @@ use crate::moment;
 use crate::replay::{Audience, Stream};
 use crate::store::Store;
 
+pub use crash::{CameFrom, Writer};
+pub use library::{Condition, LibraryBreak};
 pub use statement::{EditKind, EditRequest, Times, TryReport};
 pub use timeline::{CheckpointInfo, EditInfo, TimelineInfo};
 
@@ -89,6 +94,10 @@ pub enum Why {
     End,
     /// A command has put it elsewhere.
     Moved,
+    /// A step that was marked.
+    Marked,
+    /// Before a call that this library breakpoint is about.
+    Library(u32),
     Exited(i32),
     Killed(i32),
 }
@@ -120,6 +129,13 @@ pub struct Session {
     /// Where a command has put the guest, to be told to the debugger when it next asks to go on.
     moved: bool,
     near: Vec<(CheckpointId, u64)>,
+    /// Steps that stop the guest.
+    pub marks: std::collections::BTreeSet<u64>,
+    library_breaks: Vec<LibraryBreak>,
+    last_library_break: u32,
+    /// Why it stopped last.
+    last: Option<Why>,
+    tracer: slices::Tracer,
     times: timeline::Times,
     auxv: Vec<u8>,
     executable: Option<PathBuf>,
@@ -161,6 +177,11 @@ pub(crate) fn debug(
         returning: None,
         moved: false,
         near: Vec::new(),
+        marks: std::collections::BTreeSet::new(),
+        library_breaks: Vec::new(),
+        last_library_break: 0,
+        last: None,
+        tracer: slices::Tracer::default(),
         times: timeline::Times::default(),
         auxv: surroundings::auxv(&replay),
         executable: None,
@@ -190,6 +211,11 @@ impl Session {
     /// Once set, a run in progress stops.
     pub fn interrupter(&self) -> Arc<AtomicBool> {
         self.replay.interrupter()
+    }
+
+    /// Why the guest stopped when it was last let go.
+    pub fn last_stop(&self) -> Option<Why> {
+        self.last
     }
 
     pub fn threads(&self) -> Vec<DebugThread> {

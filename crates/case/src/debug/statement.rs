@@ -25,6 +25,7 @@ use crate::Error;
 use crate::meta::Ended;
 use crate::replay::{Audience, Stream};
 use crate::store::{RecordingName, Store};
+use crate::trace::{Action, Values};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -293,17 +294,14 @@ impl Session {
         }
         let to: BTreeMap<u64, u64> = stretches.iter().map(|s| (s.start, s.end)).collect();
         if request.times == Times::All {
-            for (&pc, &to) in &to {
-                let edit = Edit::JumpAlways { pc, to };
-                self.replay.edit(edit).map_err(|e| self.wrong(e))?;
-            }
-            return self.fork(here, What::Statement(request.clone()));
+            let edits = to.iter().map(|(&pc, &to)| Edit::JumpAlways { pc, to });
+            let action = Action::Edits(edits.collect());
+            return self.change(here, What::Statement(request.clone()), action);
         }
         let starts: Vec<u64> = to.keys().copied().collect();
         self.seek(request, &starts, here, |_| true)?;
         let pc = self.replay.regs().rip;
-        self.jump(to[&pc])?;
-        self.fork(here, What::Statement(request.clone()))
+        self.jump(here, request, to[&pc])
     }
 
     fn switch(
@@ -315,14 +313,11 @@ impl Session {
         let p = predicate(request, stretches)?;
         let at: Vec<u64> = p.branches.iter().map(Instruction::ip).collect();
         if request.times == Times::All {
-            for i in &p.branches {
-                let edit = Edit::SwitchAlways {
-                    pc: i.ip(),
-                    exits: p.exits,
-                };
-                self.replay.edit(edit).map_err(|e| self.wrong(e))?;
-            }
-            return self.fork(here, What::Statement(request.clone()));
+            let edits = at
+                .iter()
+                .map(|&pc| Edit::SwitchAlways { pc, exits: p.exits });
+            let action = Action::Edits(edits.collect());
+            return self.change(here, What::Statement(request.clone()), action);
         }
         let leads = |s: &Session| {
             let regs = s.replay.regs();
@@ -336,8 +331,8 @@ impl Session {
         let decides = |s: &Session| leads(s).is_some_and(|to| p.exits.contains(&to));
         self.seek(request, &at, here, decides)?;
         let [one, other] = p.exits;
-        self.jump(if leads(self) == Some(one) { other } else { one })?;
-        self.fork(here, What::Statement(request.clone()))
+        let to = if leads(self) == Some(one) { other } else { one };
+        self.jump(here, request, to)
     }
 
     /// Goes to the instance that is asked for.
@@ -371,10 +366,16 @@ impl Session {
         Ok(())
     }
 
-    fn jump(&mut self, to: u64) -> Result<(), Error> {
+    /// Lets the guest go on elsewhere.
+    fn jump(&mut self, here: u64, request: &EditRequest, to: u64) -> Result<(), Error> {
         let mut regs = self.replay.regs();
         regs.rip = to;
-        self.replay.set_regs(&regs).map_err(|e| self.wrong(e))
+        let action = Action::Put(Box::new(Values {
+            regs,
+            vectors: None,
+            writes: Vec::new(),
+        }));
+        self.change(here, What::Statement(request.clone()), action)
     }
 }
 

@@ -15,6 +15,7 @@ use guest::{CheckpointId, Halt, Until, UserRegs};
 use super::Session;
 use super::statement::EditRequest;
 use crate::Error;
+use crate::trace::{Action, Values};
 
 /// Bytes of stack below the stack pointer that a debugger may use for a call.
 const CALL_AREA: u64 = 1 << 20;
@@ -47,20 +48,14 @@ struct Change {
     made_at: u64,
     takes_effect: u64,
     what: What,
+    action: Action,
 }
 
+/// A change as it was asked for.
 #[derive(Clone)]
 pub(super) enum What {
     Statement(EditRequest),
-    Values(Box<Values>),
-}
-
-/// Registers and memory that a debugger has set.
-#[derive(Clone)]
-pub(super) struct Values {
-    regs: UserRegs,
-    vectors: Option<Vec<u8>>,
-    writes: Vec<(u64, Vec<u8>)>,
+    Values,
 }
 
 struct Mark {
@@ -124,13 +119,22 @@ impl std::fmt::Display for What {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             What::Statement(request) => request.fmt(f),
-            What::Values(v) => {
-                let bytes: usize = v.writes.iter().map(|w| w.1.len()).sum();
-                match v.writes.first() {
-                    Some((addr, _)) => write!(f, "set {bytes} bytes of memory at {addr:#x}"),
-                    None => f.write_str("set registers"),
+            What::Values => f.write_str("set memory or registers"),
+        }
+    }
+}
+
+impl std::fmt::Display for Change {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match (&self.what, &self.action) {
+            (What::Values, Action::Put(v)) => match v.writes.first() {
+                Some((addr, _)) => {
+                    let bytes: usize = v.writes.iter().map(|w| w.1.len()).sum();
+                    write!(f, "set {bytes} bytes of memory at {addr:#x}")
                 }
-            }
+                None => f.write_str("set registers"),
+            },
+            (what, _) => what.fmt(f),
         }
     }
 }
@@ -322,8 +326,7 @@ impl Session {
             vectors,
             writes: s.writes,
         };
-        self.put(&values)?;
-        self.fork(step, What::Values(Box::new(values)))
+        self.change(step, What::Values, Action::Put(Box::new(values)))
     }
 
     /// Forgets what was set and not yet used.
@@ -335,21 +338,9 @@ impl Session {
         Ok(())
     }
 
-    fn put(&mut self, values: &Values) -> Result<(), Error> {
-        let mut put = || {
-            for (addr, bytes) in &values.writes {
-                self.replay.write(*addr, bytes)?;
-            }
-            if let Some(v) = &values.vectors {
-                self.replay.set_vector_state(v)?;
-            }
-            self.replay.set_regs(&values.regs)
-        };
-        put().map_err(|e| self.wrong(e))
-    }
-
-    /// The guest has just been changed: a timeline of its own begins here.
-    pub(super) fn fork(&mut self, made_at: u64, what: What) -> Result<(), Error> {
+    /// Changes the guest where it stands: a timeline of its own begins here.
+    pub(super) fn change(&mut self, made_at: u64, what: What, action: Action) -> Result<(), Error> {
+        action.apply(&mut self.replay).map_err(|e| self.wrong(e))?;
         let takes_effect = self.step()?;
         let base = self.replay.checkpoint().map_err(|e| self.wrong(e))?;
         let behind = self.times.behind;
@@ -371,6 +362,7 @@ impl Session {
             made_at,
             takes_effect,
             what,
+            action,
         });
         self.times.list.push(of);
         self.times.current = self.times.list.len() as u32;
@@ -435,10 +427,7 @@ impl Session {
             id,
             parent: Some(t.parent),
             current: self.times.current == id,
-            change: t
-                .changes
-                .last()
-                .map(|c| (c.what.to_string(), c.takes_effect)),
+            change: t.changes.last().map(|c| (c.to_string(), c.takes_effect)),
         });
         std::iter::once(first).chain(others).collect()
     }
@@ -518,6 +507,22 @@ impl Session {
         self.replay.forget(m.checkpoint).map_err(|e| self.wrong(e))
     }
 
+    /// The number of the present timeline.
+    pub fn on_timeline(&self) -> u32 {
+        self.times.current
+    }
+
+    /// What is changed on the present timeline, and where.
+    pub(super) fn actions(&self) -> Vec<(u64, Action)> {
+        let Some(i) = self.times.current.checked_sub(1) else {
+            return Vec::new();
+        };
+        let changes = self.times.list[i as usize].changes.iter();
+        changes
+            .map(|c| (c.takes_effect, c.action.clone()))
+            .collect()
+    }
+
     /// The changes of the present timeline.
     pub fn edits(&self) -> Vec<EditInfo> {
         let Some(i) = self.times.current.checked_sub(1) else {
@@ -527,7 +532,7 @@ impl Session {
         changes
             .map(|(c, id)| EditInfo {
                 id,
-                what: c.what.to_string(),
+                what: c.to_string(),
                 step: c.takes_effect,
             })
             .collect()
@@ -548,10 +553,7 @@ impl Session {
             self.go(at)?;
             match &c.what {
                 What::Statement(request) => self.edit(request).map(drop)?,
-                What::Values(values) => {
-                    self.put(values)?;
-                    self.fork(at, c.what.clone())?;
-                }
+                What::Values => self.change(at, c.what.clone(), c.action.clone())?,
             }
         }
         self.go(here.min(at))?;

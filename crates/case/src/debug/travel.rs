@@ -55,6 +55,7 @@ impl Session {
     /// Lets the guest go on.
     pub fn forward(&mut self, how: Go) -> Result<Why, Error> {
         if std::mem::take(&mut self.moved) {
+            self.last = Some(Why::Moved);
             return Ok(Why::Moved);
         }
         self.settle()?;
@@ -75,11 +76,12 @@ impl Session {
         }
         self.replay.mute(false);
         let why = match how {
-            Go::On => self.go_on(&self.until(None)),
+            Go::On => self.on(),
             Go::Step { tid } => self.one(tid),
             Go::Range { tid, start, end } => self.range(tid, start, end),
         };
         self.replay.mute(true);
+        self.last = why.as_ref().ok().copied();
         if matches!(why, Ok(Why::Breakpoint)) {
             self.note_return();
         }
@@ -87,6 +89,31 @@ impl Session {
             self.times.shown = self.times.shown.max(self.step()?);
         }
         why
+    }
+
+    /// To the next breakpoint, marked step or call that stops the guest.
+    fn on(&mut self) -> Result<Why, Error> {
+        loop {
+            let here = self.step()?;
+            let mark = self.marks.range(here + 1..).next().copied();
+            let mut until = self.until(mark);
+            let own = self.library_stops();
+            until.stops.extend(&own);
+            let why = self.go_on(&until)?;
+            let pc = self.replay.regs().rip;
+            match why {
+                Why::Step if mark == Some(self.step()?) => return Ok(Why::Marked),
+                Why::Breakpoint if own.iter().any(|s| s.pc == pc) => {
+                    self.replay.mute(true);
+                    let stops = self.at_library()?;
+                    self.replay.mute(false);
+                    if let Some(why) = stops {
+                        return Ok(why);
+                    }
+                }
+                why => return Ok(why),
+            }
+        }
     }
 
     /// Runs, past the points at which the timeline was changed, and says why it ended.
@@ -311,10 +338,12 @@ impl Session {
     /// Lets the guest go back, to the last place before at which it would have stopped.
     pub fn backward(&mut self, how: Go) -> Result<Why, Error> {
         if std::mem::take(&mut self.moved) {
+            self.last = Some(Why::Moved);
             return Ok(Why::Moved);
         }
         self.settle()?;
         self.returning = None;
+        self.last = None;
         let here = self.step()?;
         if here == 0 {
             return Ok(Why::Begin);
@@ -349,7 +378,7 @@ impl Session {
         Ok(Why::Step)
     }
 
-    fn back_to_stop(&mut self, here: u64) -> Result<Why, Error> {
+    pub(super) fn back_to_stop(&mut self, here: u64) -> Result<Why, Error> {
         let (mut hi, mut width) = (here, FIRST);
         loop {
             let lo = hi.saturating_sub(width);

@@ -1,5 +1,6 @@
 //! The verbs.
 
+mod change;
 mod chaos;
 mod debug;
 mod info;
