@@ -418,7 +418,8 @@ impl Replay {
     ) -> Result<Halt, Error> {
         let begun = Instant::now();
         let first_step = self.engine.step()?;
-        let mut past = Some(self.engine.regs.rip);
+        let first_pc = self.engine.regs.rip;
+        let mut past = Some(first_pc);
         loop {
             if until.signals {
                 let step = self.engine.step()?;
@@ -604,8 +605,12 @@ impl Replay {
                     // A repeated string instruction reports while it is at work, as if it had not
                     // begun; so the report may be about the neighbour.
                     let mut passed = None;
-                    for candidate in [step.saturating_sub(1).max(first_step + 1), step, step + 1] {
+                    for candidate in [step.saturating_sub(1).max(first_step), step, step + 1] {
                         self.run_plainly(candidate)?;
+                        // What the run began with does not count; a handler that began there does.
+                        if candidate == first_step && self.engine.regs.rip == first_pc {
+                            continue;
+                        }
                         if watching.touched(&self.engine, None) {
                             return Ok(Halt::Access);
                         }

@@ -128,7 +128,7 @@ impl Session {
     }
 
     /// Goes on to where a function returns, and says whether `stop` came first.
-    pub(super) fn to_return(&mut self, until: Until) -> Result<bool, Error> {
+    pub(super) fn until_return(&mut self, until: Until) -> Result<bool, Error> {
         let entry = self.replay.regs().rsp;
         let mut word = [0; 8];
         self.replay.read(entry, &mut word);

@@ -128,7 +128,7 @@ impl Session {
         for b in list {
             if self.holds(b.condition, entry)? {
                 self.go(entry)?;
-                self.to_call(entry)?;
+                self.back_to_call(entry)?;
                 return Ok(Some(Why::Library(b.id)));
             }
         }
@@ -158,7 +158,7 @@ impl Session {
                 (until, None)
             }
         };
-        let touched = self.to_return(until)?;
+        let touched = self.until_return(until)?;
         let holds = wanted.map_or(touched, |v| self.replay.regs().rax == v);
         if !holds && (!self.breakpoints.is_empty() || !self.watches.is_empty()) {
             // What lies inside of the call is the debugger's to stop at.
@@ -168,7 +168,7 @@ impl Session {
     }
 
     /// From the entry of a function back to the instruction that called it.
-    fn to_call(&mut self, entry: u64) -> Result<(), Error> {
+    fn back_to_call(&mut self, entry: u64) -> Result<(), Error> {
         let rsp = self.replay.regs().rsp;
         let mut word = [0; 8];
         self.replay.read(rsp, &mut word);

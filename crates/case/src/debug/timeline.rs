@@ -75,6 +75,8 @@ struct Scratch {
     writes: Vec<(u64, Vec<u8>)>,
     /// A function that the debugger called is at work.
     calling: bool,
+    /// One has been called: it has used vector registers, which nobody restores completely.
+    called: bool,
     /// What the last one returned.
     returned: u64,
 }
@@ -164,12 +166,12 @@ impl Session {
             part.step = Some(goal);
             let begun = self.step()?;
             let halt = self.replay.run(&part).map_err(|e| self.wrong(e))?;
-            if halt != Halt::Step || goal != at {
+            if matches!(halt, Halt::Ended(_)) || self.step()? != at {
                 return Ok(halt);
             }
             self.replay.restore(base).map_err(|e| self.wrong(e))?;
             self.times.behind += 1;
-            if until.step == Some(at) {
+            if halt != Halt::Step || until.step == Some(at) {
                 return Ok(halt);
             }
             let pc = self.replay.regs().rip;
@@ -215,6 +217,7 @@ impl Session {
             vectors: self.replay.vector_state().map_err(|e| self.wrong(e))?,
             writes: Vec::new(),
             calling: false,
+            called: false,
             returned: 0,
         });
         Ok(())
@@ -301,7 +304,7 @@ impl Session {
         }
         if self.is_call(s) {
             if let Some(s) = &mut self.times.scratch {
-                s.calling = true;
+                (s.calling, s.called) = (true, true);
             }
             return Ok(());
         }
@@ -316,7 +319,7 @@ impl Session {
         };
         self.replay.restore(base).map_err(|e| self.wrong(e))?;
         self.replay.forget(base).map_err(|e| self.wrong(e))?;
-        let vectors = (vectors != s.vectors).then_some(vectors);
+        let vectors = (vectors != s.vectors && !s.called).then_some(vectors);
         if same(&regs, &s.regs) && vectors.is_none() && s.writes.is_empty() {
             return Ok(());
         }

@@ -60,6 +60,20 @@ impl Session {
         }
         self.settle()?;
         self.replay.show_from(self.times.shown);
+        self.replay.mute(false);
+        let why = self.ahead(how);
+        self.replay.mute(true);
+        self.last = why.as_ref().ok().copied();
+        if matches!(why, Ok(Why::Breakpoint)) {
+            self.note_return();
+        }
+        if self.on_recording() {
+            self.times.shown = self.times.shown.max(self.step()?);
+        }
+        why
+    }
+
+    fn ahead(&mut self, how: Go) -> Result<Why, Error> {
         if let Some((thread, nr)) = self.returning.take()
             && thread == self.replay.thread()
         {
@@ -74,21 +88,11 @@ impl Session {
                 other => other,
             });
         }
-        self.replay.mute(false);
-        let why = match how {
+        match how {
             Go::On => self.on(),
             Go::Step { tid } => self.one(tid),
             Go::Range { tid, start, end } => self.range(tid, start, end),
-        };
-        self.replay.mute(true);
-        self.last = why.as_ref().ok().copied();
-        if matches!(why, Ok(Why::Breakpoint)) {
-            self.note_return();
         }
-        if self.on_recording() {
-            self.times.shown = self.times.shown.max(self.step()?);
-        }
-        why
     }
 
     /// To the next breakpoint, marked step or call that stops the guest.
