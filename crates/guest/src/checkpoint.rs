@@ -101,7 +101,7 @@ impl Replay {
             names: self.names.clone(),
             brk: self.brk,
             descriptors: self.descriptors.clone(),
-            stops: self.stops.clone(),
+            stops: self.stops.lasting(),
             edits: self.edits.clone(),
             edited: self.edited,
             objects,

@@ -601,6 +601,7 @@ impl Replay {
                 }
                 Stop::Watched { step } => {
                     let nobody = || Error::Internal("a watch fired that nobody set".into());
+                    let stops = self.stops.of_run(&self.engine)?;
                     self.return_to(before.as_ref().ok_or_else(nobody)?)?;
                     // A repeated string instruction reports while it is at work, as if it had not
                     // begun; so the report may be about the neighbour.
@@ -629,6 +630,9 @@ impl Replay {
                     self.run_plainly(passed)?;
                     if let Some(old) = before.replace(self.take_checkpoint()?) {
                         old.give_up();
+                    }
+                    for (pc, left, purpose) in stops {
+                        self.stops.add(&mut self.engine, pc, left, purpose)?;
                     }
                     watching.again(&mut self.engine)?;
                     past = None;

@@ -125,10 +125,14 @@ impl Session {
             .filter(|b| b.entries.contains(&pc));
         let list: Vec<LibraryBreak> = here.cloned().collect();
         let entry = self.step()?;
+        if self.library_passed.take() == Some(entry) {
+            return Ok(None);
+        }
         for b in list {
             if self.holds(b.condition, entry)? {
                 self.go(entry)?;
                 self.back_to_call(entry)?;
+                self.library_passed = Some(entry);
                 return Ok(Some(Why::Library(b.id)));
             }
         }

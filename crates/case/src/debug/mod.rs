@@ -133,6 +133,8 @@ pub struct Session {
     pub marks: std::collections::BTreeSet<u64>,
     library_breaks: Vec<LibraryBreak>,
     last_library_break: u32,
+    /// The entry of the call before which it stopped last: going on makes that call.
+    library_passed: Option<u64>,
     /// Why it stopped last.
     last: Option<Why>,
     tracer: slices::Tracer,
@@ -180,6 +182,7 @@ pub(crate) fn debug(
         marks: std::collections::BTreeSet::new(),
         library_breaks: Vec::new(),
         last_library_break: 0,
+        library_passed: None,
         last: None,
         tracer: slices::Tracer::default(),
         times: timeline::Times::default(),

@@ -56,6 +56,7 @@ impl Session {
     pub fn forward(&mut self, how: Go) -> Result<Why, Error> {
         if std::mem::take(&mut self.moved) {
             self.last = Some(Why::Moved);
+            self.library_passed = None;
             return Ok(Why::Moved);
         }
         self.settle()?;
@@ -343,11 +344,13 @@ impl Session {
     pub fn backward(&mut self, how: Go) -> Result<Why, Error> {
         if std::mem::take(&mut self.moved) {
             self.last = Some(Why::Moved);
+            self.library_passed = None;
             return Ok(Why::Moved);
         }
         self.settle()?;
         self.returning = None;
         self.last = None;
+        self.library_passed = None;
         let here = self.step()?;
         if here == 0 {
             return Ok(Why::Begin);
@@ -456,9 +459,9 @@ impl Session {
         };
         loop {
             match self.run(&until)? {
-                Halt::Signal(_) => {}
+                Halt::Step | Halt::Ended(_) => return Ok(()),
                 Halt::Interrupted => return Err(Error::Interrupted),
-                _ => return Ok(()),
+                _ => {}
             }
         }
     }
