@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use flow::{Controls, Criterion, Kind, Node, Options, Slicer};
+use flow::{Classes, Controls, Criterion, Joined, Kind, Merged, Node, Options, Slicer};
 use iced_x86::{Decoder, DecoderOptions};
 use image::cfg::Graphs;
 use image::effects::{Effects, Place, RegRange};
@@ -105,10 +105,6 @@ pub struct Statement {
     pub times: u64,
     pub first: u64,
     pub last: u64,
-    /// Its executions in the slice that depend on others, or others on them: which they are, and the
-    /// step at which each begins.
-    #[serde(skip)]
-    pub instances: Vec<(u64, u64)>,
     pub edges: Vec<Dependence>,
 }
 
@@ -168,6 +164,44 @@ pub(crate) fn slice(
     slice_of(&mut traced, request, begun.elapsed())
 }
 
+/// The executions of statements that are in a slice: each with its number and the step of its first
+/// instruction that is in the slice. No more than `most` instructions are looked at.
+pub(crate) fn instances_of(
+    traced: &mut Traced,
+    request: &SliceRequest,
+    most: usize,
+) -> Result<Vec<Instance>, Error> {
+    let point = request.at.clone().unwrap_or(Point::Crash);
+    let (criterion, _) = criterion(traced, &point, request)?;
+    let mut facts = Facts {
+        program: &traced.program,
+        memory: Guest(&traced.replay),
+        graphs: Graphs::new(),
+        library: request.library,
+    };
+    let options = options(traced, request)?;
+    let codes = &traced.roll.codes;
+    let all: Vec<flow::Edge> = Vec::new();
+    let mut slicer = Slicer::new(codes, criterion, options, &mut facts, all);
+    slicer.walk(&traced.roll, || true);
+    let edges = slicer.edges;
+    let mut nodes: Vec<Node> = edges.iter().flat_map(|e| [e.from, e.to]).collect();
+    nodes.sort_unstable();
+    nodes.dedup();
+    nodes.truncate(most);
+    let mut report = Report::new(traced);
+    report.number(nodes.iter().copied());
+    let mut first: HashMap<(u32, u64), Node> = HashMap::new();
+    for n in nodes.iter().filter(|n| **n != flow::OUTSIDE) {
+        let nth = report.numbers.get(n).copied().unwrap_or(0);
+        let place = report.place(n.pc);
+        first.entry((place, nth)).or_insert(*n);
+    }
+    let mut list: Vec<Instance> = first.into_values().map(|n| report.instance(n)).collect();
+    list.sort_by_key(|i| i.step);
+    Ok(list)
+}
+
 /// A slice of a run that was traced, which took that long.
 pub(crate) fn slice_of(
     traced: &mut Traced,
@@ -188,24 +222,32 @@ pub(crate) fn slice_of(
         step: criterion.roots.first().copied().unwrap_or(criterion.step),
         pc: criterion.pc,
     };
-    let mut slicer = Slicer::new(criterion, options, &mut facts);
+    let codes = &traced.roll.codes;
+    let mut slicer = Slicer::new(codes, criterion, options, &mut facts, Merged::default());
     let interrupt = traced.interrupt.clone();
     slicer.walk(&traced.roll, || !interrupt.load(Ordering::Relaxed));
     if interrupt.load(Ordering::Relaxed) {
         return Err(Error::Interrupted);
     }
-    let (nodes, edges, edge_count) = (slicer.nodes, slicer.edges, slicer.edge_count);
+    let (nodes, edges) = (slicer.nodes(), slicer.edges);
     let mut report = Report::new(traced);
-    report.number(edges.iter().flat_map(|e| [e.from, e.to]).chain([at]));
+    let ends = edges.iter().flat_map(|j| [j.edge.from, j.edge.to]);
+    report.number(ends.chain([at]));
     let statements = report.statements(&nodes, &edges);
+    let mut at = report.instance(at);
+    if let Point::Line { line, .. } = point {
+        // The line that was asked for; what was inlined into it has others.
+        at.nth = traced.times_at(&point, at.step)?;
+        at.place.line = Some(line);
+    }
     Ok(SliceReport {
-        at: report.instance(at),
+        at,
         recording: RecordingName(traced.name.clone()),
         about,
         statements,
         figures: SliceFigures {
             instructions: nodes.values().map(|t| t.count).sum(),
-            dependences: edge_count,
+            dependences: edges.count,
             steps: traced.steps,
             tape_bytes: traced.roll.bytes(),
             windows: 1,
@@ -260,9 +302,10 @@ fn criterion(
         }
         About::Everything => match found {
             Some(e) => {
-                let at = traced.statement(e);
-                c.step = at.last().map_or(e.step, |s| s + 1);
-                c.roots = at;
+                let at = traced.statement(point, e);
+                c.pc = at[0].pc;
+                c.roots = at.iter().map(|e| e.step).collect();
+                c.step = c.roots.last().map_or(e.step, |s| s + 1);
                 words.push("everything used there".to_owned());
             }
             None => crash_uses(traced, &mut c, &mut words),
@@ -344,6 +387,18 @@ pub(crate) fn number(text: &str) -> Option<u64> {
     }
 }
 
+/// Dependences between two statements that are the same to a reader.
+#[derive(PartialEq, Eq, Hash)]
+enum Through {
+    Control,
+    Register(RegRange),
+    /// A global variable, or memory that has no name.
+    Memory(Option<u64>),
+}
+
+/// File and line, or where there is no line, the code.
+type PlaceKey = (Option<PathBuf>, Option<u32>, Option<String>);
+
 /// From instructions to statements.
 pub(crate) struct Report<'a> {
     traced: &'a Traced,
@@ -351,10 +406,8 @@ pub(crate) struct Report<'a> {
     places: FxHashMap<u64, u32>,
     /// All places, and their numbers.
     list: Vec<SourcePlace>,
-    by_place: HashMap<SourcePlace, u32>,
+    by_place: HashMap<PlaceKey, u32>,
     numbers: FxHashMap<Node, u64>,
-    /// The step at which that execution of the line begins.
-    begins: FxHashMap<Node, u64>,
 }
 
 impl<'a> Report<'a> {
@@ -365,7 +418,6 @@ impl<'a> Report<'a> {
             list: Vec::new(),
             by_place: HashMap::new(),
             numbers: FxHashMap::default(),
-            begins: FxHashMap::default(),
         }
     }
 
@@ -374,7 +426,12 @@ impl<'a> Report<'a> {
             return n;
         }
         let place = self.traced.place(pc);
-        let n = *self.by_place.entry(place.clone()).or_insert_with(|| {
+        // A line is one place, whatever it is inlined into.
+        let key = match place.line {
+            Some(line) => (place.file.clone(), Some(line), None),
+            None => (None, None, place.code.clone()),
+        };
+        let n = *self.by_place.entry(key).or_insert_with(|| {
             self.list.push(place);
             self.list.len() as u32 - 1
         });
@@ -389,8 +446,9 @@ impl<'a> Report<'a> {
         list.dedup();
         let mut lines: FxHashMap<u32, usize> = FxHashMap::default();
         let mut files = HashMap::new();
-        let mut starts: FxHashMap<u64, usize> = FxHashMap::default();
-        let mut of: Vec<Option<usize>> = Vec::with_capacity(list.len());
+        // An instruction may begin several lines.
+        let mut starts = Classes::default();
+        let mut of: Vec<usize> = Vec::with_capacity(list.len());
         for n in &list {
             let place = self.place(n.pc);
             let next = lines.len();
@@ -401,34 +459,18 @@ impl<'a> Report<'a> {
                         .entry(file.clone())
                         .or_insert_with(|| self.traced.program.line_starts(file));
                     for a in known.get(&line).into_iter().flatten() {
-                        starts.insert(*a, next);
+                        starts.entry(*a).or_default().push(next);
                     }
                 }
                 next
             });
-            of.push(Some(id));
+            of.push(id);
         }
-        let mut counts = vec![(0u64, 0u64); lines.len()];
-        let mut next = 0;
-        let mut answer = |before: u64, counts: &[(u64, u64)]| {
-            while let Some(n) = list.get(next).filter(|n| n.step < before) {
-                let (nth, begins) = of[next].map_or((0, n.step), |line| counts[line]);
-                self.numbers.insert(*n, nth);
-                self.begins
-                    .insert(*n, if nth == 0 { n.step } else { begins });
-                next += 1;
-            }
-        };
-        self.traced.roll.executions(
-            |pc| starts.contains_key(&pc),
-            |e| {
-                answer(e.step, &counts);
-                let line = &mut counts[starts[&e.pc]];
-                *line = (line.0 + 1, e.step);
-                true
-            },
-        );
-        answer(u64::MAX, &counts);
+        let steps: Vec<u64> = list.iter().map(|n| n.step).collect();
+        let numbers = &mut self.numbers;
+        self.traced.roll.counts_at(&starts, &steps, |n, count| {
+            numbers.insert(list[n], count(of[n]));
+        });
     }
 
     pub(crate) fn instance(&mut self, node: Node) -> Instance {
@@ -445,7 +487,7 @@ impl<'a> Report<'a> {
     fn statements(
         &mut self,
         nodes: &FxHashMap<u64, flow::Times>,
-        edges: &[flow::Edge],
+        edges: &Merged,
     ) -> Vec<Statement> {
         let mut statements: FxHashMap<u32, Statement> = FxHashMap::default();
         for (&pc, times) in nodes {
@@ -457,27 +499,14 @@ impl<'a> Report<'a> {
                 times: 0,
                 first: u64::MAX,
                 last: 0,
-                instances: Vec::new(),
                 edges: Vec::new(),
             });
             s.times += times.count;
             s.first = s.first.min(times.first);
             s.last = s.last.max(times.last);
         }
-        for node in edges.iter().flat_map(|e| [e.from, e.to]) {
-            let place = self.place(node.pc);
-            let nth = self.numbers.get(&node).copied().unwrap_or(0);
-            let begins = self.begins.get(&node).copied().unwrap_or(node.step);
-            if let Some(s) = statements.get_mut(&place) {
-                s.instances.push((nth, begins));
-            }
-        }
-        for s in statements.values_mut() {
-            s.instances.sort_unstable_by_key(|i| i.1);
-            s.instances.dedup();
-        }
-        let mut merged: FxHashMap<(u32, u32, Kind), (flow::Edge, u64)> = FxHashMap::default();
-        for e in edges {
+        let mut merged: FxHashMap<(u32, u32, Through), (flow::Edge, u64)> = FxHashMap::default();
+        for Joined { edge: e, times, .. } in edges.iter() {
             let (from, to) = (self.place(e.from.pc), self.place(e.to.pc));
             let own = from == to
                 && self.numbers.get(&e.from) == self.numbers.get(&e.to)
@@ -486,8 +515,9 @@ impl<'a> Report<'a> {
                 // Within one execution of a statement.
                 continue;
             }
-            let entry = merged.entry((from, to, e.kind)).or_insert((*e, 0));
-            entry.1 += 1;
+            let through = self.through(e.kind);
+            let entry = merged.entry((from, to, through)).or_insert((*e, 0));
+            entry.1 += times;
             if e.from.step > entry.0.from.step {
                 entry.0 = *e;
             }
@@ -517,6 +547,17 @@ impl<'a> Report<'a> {
             });
         }
         list
+    }
+
+    fn through(&self, kind: Kind) -> Through {
+        match kind {
+            Kind::Control => Through::Control,
+            Kind::Register(r) => Through::Register(r),
+            Kind::Memory { addr, .. } => {
+                let symbol = self.traced.program.data_symbol(addr);
+                Through::Memory(symbol.map(|s| s.start))
+            }
+        }
     }
 
     fn why(&self, e: &flow::Edge) -> (&'static str, String) {

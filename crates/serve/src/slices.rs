@@ -20,6 +20,8 @@ struct Slice {
     timeline: u32,
     /// The steps of statements at which the guest is to stop.
     breaks: Vec<u64>,
+    /// Found when somebody steps along the slice.
+    instances: Option<Vec<Instance>>,
 }
 
 fn place(i: &Instance) -> String {
@@ -102,6 +104,9 @@ impl Slices {
             return Ok(self.list(id, self.get(&id.to_string())?));
         }
         let mut request = parse(text)?;
+        if request.at.is_none() {
+            request.at = Some(Point::Step(s.step().map_err(|e| e.to_string())?));
+        }
         if let (Some(from), to) = self.window {
             request.window = Some((from, to.unwrap_or(u64::MAX)));
         }
@@ -112,6 +117,7 @@ impl Slices {
             report,
             timeline: s.on_timeline(),
             breaks: Vec::new(),
+            instances: None,
         };
         let said = self.list(self.last, &slice);
         self.list.insert(self.last, slice);
@@ -149,11 +155,7 @@ impl Slices {
                 step: 0,
             };
             let text = s.text.as_deref().unwrap_or("");
-            let times = match s.instances.len() {
-                0 | 1 => String::new(),
-                n => format!(" ({n} times)"),
-            };
-            let _ = write!(out, "\n{:>4}  {}{times}  {text}", n + 1, place(&i));
+            let _ = write!(out, "\n{:>4}  {}  {text}", n + 1, place(&i));
         }
         out
     }
@@ -235,10 +237,6 @@ impl Slices {
         let names = list.split([',', ' ']).filter(|n| !n.is_empty());
         let names = names.map(|n| n.trim_start_matches('$').to_owned());
         request.prune.extend(names);
-        request.at = Some(Point::Step(slice.report.at.step)).filter(|_| request.at.is_none());
-        if request.at.is_none() {
-            request.at = slice.request.at.clone();
-        }
         let before = slice.report.figures.dependences;
         let report = s.slice(&request).map_err(|e| e.to_string())?;
         let after = report.figures.dependences;
@@ -246,7 +244,7 @@ impl Slices {
         let Some(slice) = self.list.get_mut(&number) else {
             return Ok(String::new());
         };
-        (slice.request, slice.report) = (request, report);
+        (slice.request, slice.report, slice.instances) = (request, report, None);
         let said = self.list(number, &self.list[&number]);
         Ok(format!("{before} dependences before, {after} now\n{said}"))
     }
@@ -260,17 +258,20 @@ impl Slices {
         };
         let slice = self.get(id)?;
         self.same_timeline(s, slice)?;
-        let all = &slice.report.statements;
+        let all = slice.report.statements.clone();
         let list = list.unwrap_or_else(|| (1..=all.len()).collect());
         if list.is_empty() {
             return Err("write the number of a slice and those of statements in it".to_owned());
         }
-        let mut steps = Vec::new();
+        let mut wanted = Vec::new();
         for n in list {
             let statement = n.checked_sub(1).and_then(|n| all.get(n));
             let statement = statement.ok_or_else(|| format!("slice {id} has no statement {n}"))?;
-            steps.extend(statement.instances.iter().map(|i| i.1).filter(|&i| i > 0));
+            wanted.push(&statement.place);
         }
+        let instances = self.instances(s, id)?.iter();
+        let chosen = instances.filter(|i| wanted.contains(&&i.place) && i.step > 0);
+        let steps: Vec<u64> = chosen.map(|i| i.step).collect();
         let n = steps.len();
         s.marks.extend(&steps);
         let number: u32 = id.parse().unwrap_or(0);
@@ -282,7 +283,7 @@ impl Slices {
 
     /// To the next or previous statement instance of the latest slice, or of one that is named.
     pub(crate) fn along(
-        &self,
+        &mut self,
         s: &mut Session,
         text: &str,
         forward: bool,
@@ -291,29 +292,34 @@ impl Slices {
             "" => self.last.to_string(),
             id => id.to_owned(),
         };
-        let slice = self.get(&id)?;
-        self.same_timeline(s, slice)?;
+        self.same_timeline(s, self.get(&id)?)?;
         let here = s.step().map_err(|e| e.to_string())?;
-        let statements = slice.report.statements.iter();
-        let all = statements.flat_map(|st| st.instances.iter().map(move |i| (i.1, i.0, st)));
-        let all = all.filter(|i| i.0 > 0);
+        let mut all = self.instances(s, &id)?.iter().filter(|i| i.step > 0);
         let found = match forward {
-            true => all.filter(|i| i.0 > here).min_by_key(|i| i.0),
-            false => all.filter(|i| i.0 < here).max_by_key(|i| i.0),
+            true => all.find(|i| i.step > here),
+            false => all.rfind(|i| i.step < here),
         };
-        let Some((step, nth, statement)) = found else {
+        let Some(i) = found else {
             return Err(match forward {
                 true => format!("slice {id} has nothing behind step {here}"),
                 false => format!("slice {id} has nothing before step {here}"),
             });
         };
-        s.goto(step).map_err(|e| e.to_string())?;
-        let i = Instance {
-            place: statement.place.clone(),
-            nth,
-            step,
-        };
-        Ok(format!("{} (step {step})", place(&i)))
+        s.goto(i.step).map_err(|e| e.to_string())?;
+        Ok(format!("{} (step {})", place(i), i.step))
+    }
+
+    /// The executions of statements that are in a slice.
+    fn instances(&mut self, s: &mut Session, id: &str) -> Result<&[Instance], String> {
+        let missing = || format!("there is no slice `{id}`");
+        let number: u32 = id.trim().parse().map_err(|_| missing())?;
+        let slice = self.list.get_mut(&number).ok_or_else(missing)?;
+        if slice.instances.is_none() {
+            let list = s.slice_instances(&slice.request);
+            let list = list.map_err(|e| e.to_string())?;
+            slice.instances = Some(list);
+        }
+        Ok(slice.instances.as_deref().unwrap_or_default())
     }
 
     pub(crate) fn delete(&mut self, s: &mut Session, id: &str) -> Result<String, String> {

@@ -11,11 +11,14 @@ use super::Session;
 use crate::Error;
 use crate::point::Point;
 use crate::replay::{Audience, Stream};
-use crate::slice::{SliceReport, SliceRequest, slice_of};
+use crate::slice::{Instance, SliceReport, SliceRequest, instances_of, slice_of};
 use crate::trace::Traced;
 
 /// Steps of an edited run that are traced beyond where the guest stands, for the statement there.
 const BEYOND: u64 = 10_000;
+
+/// Instructions of a slice that are looked at to step along it.
+const MOST: usize = 2_000_000;
 
 /// The tape that is kept: of which timeline, up to which step if not to the end.
 type Kept = Option<((u32, Option<u64>), Traced)>;
@@ -88,6 +91,12 @@ impl Session {
             request.at = Some(Point::Step(self.step()?));
         }
         self.traced(move |traced, took| slice_of(traced, &request, took))
+    }
+
+    /// The executions of statements that are in a slice, in the order of time.
+    pub fn slice_instances(&mut self, request: &SliceRequest) -> Result<Vec<Instance>, Error> {
+        let request = request.clone();
+        self.traced(move |traced, _| instances_of(traced, &request, MOST))
     }
 
     /// The step at which a place is reached for the first time, from a step on.

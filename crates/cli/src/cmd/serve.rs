@@ -111,6 +111,7 @@ pub(super) fn recording(case: &Case, subject: &Subject) -> Result<String> {
         seed: 0,
         schedule: None,
         chaos: None,
+        time_limit: None,
     };
     let report = case.run(&request, Rc::new(|_| {}))?;
     for note in &report.notes {

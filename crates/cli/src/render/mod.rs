@@ -14,7 +14,7 @@ mod value;
 
 use std::io::Write;
 
-pub(crate) use crash::{crash, killed};
+pub(crate) use crash::{crash, killed, timed_out};
 pub(crate) use html::page;
 pub(crate) use list::{info, list};
 pub(crate) use locate::{located, tests};

@@ -7,8 +7,9 @@ mod oracle;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::Arc;
 
-use flow::{Codes, Controls, Criterion, Edge, Kind, Options, Roll, Slicer};
+use flow::{Classes, Codes, Controls, Criterion, Edge, Kind, Options, Roll, Sizes, Slicer};
 use guest::{Halt, Launch, Recorder, Replay, Until};
 use image::Program;
 use image::cfg::Graphs;
@@ -54,7 +55,7 @@ struct Scene {
 
 impl Scene {
     #[track_caller]
-    fn record(source: &str, flags: &[&str]) -> Scene {
+    fn compile(source: &str, flags: &[&str]) -> Scene {
         let folder = tempfile::tempdir().expect("a folder");
         let (text, program) = (folder.path().join("guest.c"), folder.path().join("guest"));
         std::fs::write(&text, source).expect("the source");
@@ -68,18 +69,30 @@ impl Scene {
             .expect("gcc can be started");
         let said = String::from_utf8_lossy(&out.stderr);
         assert!(out.status.success(), "{said}\n{source}");
-        let recording = folder.path().join("rec");
+        Scene { folder }
+    }
+
+    fn program(&self) -> PathBuf {
+        self.folder.path().join("guest")
+    }
+
+    #[track_caller]
+    fn record(source: &str, flags: &[&str]) -> Scene {
+        let scene = Scene::compile(source, flags);
+        let recording = scene.recording();
         std::fs::create_dir(&recording).expect("a folder");
+        let null = std::fs::File::options().write(true).open("/dev/null");
+        let null = null.expect("/dev/null");
         let launch = Launch {
-            program: program.clone(),
+            program: scene.program(),
             args: vec!["guest".into()],
             env: Vec::new(),
             cwd: None,
-            streams: [None, None, None],
+            streams: [None, Some(Arc::new(null.into())), None],
         };
         let recorder = Recorder::start(&launch, &recording).expect("it starts");
         recorder.run().expect("it runs");
-        Scene { folder }
+        scene
     }
 
     fn recording(&self) -> PathBuf {
@@ -113,9 +126,13 @@ fn load(replay: &mut Replay) -> Program {
 /// The tape of the whole run.
 fn roll(scene: &Scene) -> (Roll, u64) {
     let mut replay = scene.replay();
-    replay
-        .tape(Box::new(Roll::new(Codes::default())))
-        .expect("a tape");
+    // Small enough that there are many chunks, most of them compressed.
+    let sizes = Sizes {
+        chunk: 4 << 10,
+        raw: 8 << 10,
+    };
+    let roll = Roll::with_sizes(Codes::default(), sizes);
+    replay.tape(Box::new(roll)).expect("a tape");
     let halt = replay.run(&Until::end()).expect("the replay runs");
     assert!(matches!(halt, Halt::Ended(_)), "{halt:?}");
     let roll = replay.end_tape().expect("the tape");
@@ -131,7 +148,7 @@ fn fast(roll: &Roll, criterion: Criterion, data_only: bool, facts: &mut Facts<'_
         ..Options::default()
     };
     let root = criterion.step;
-    let mut slicer = Slicer::new(criterion, options, facts);
+    let mut slicer = Slicer::new(&roll.codes, criterion, options, facts, Vec::new());
     slicer.walk(roll, || true);
     let edges: BTreeSet<Edge> = slicer.edges.iter().copied().collect();
     let mut steps: BTreeSet<u64> = edges
@@ -168,6 +185,14 @@ fn normal((steps, edges): Sliced) -> Sliced {
 fn check(source: &str, flags: &[&str]) {
     let scene = Scene::record(source, flags);
     let (roll, steps) = roll(&scene);
+    let file = scene.folder.path().join("tape");
+    roll.save(&file).expect("the tape can be saved");
+    let saved = Roll::open(&file).expect("the tape can be opened");
+    assert_eq!(
+        roll.times(),
+        saved.times(),
+        "how often each instruction ran"
+    );
     let mut replay = scene.replay();
     let program = load(&mut replay);
     let result = program
@@ -196,7 +221,9 @@ fn check(source: &str, flags: &[&str]) {
             ..Criterion::default()
         };
         let slow = oracle.slice(step, &[(addr, 8)], data_only);
+        let again = fast(&saved, criterion.clone(), data_only, &mut facts);
         let fast = fast(&roll, criterion, data_only, &mut facts);
+        assert_eq!(again, fast, "the tape that was saved");
         let (slow, fast) = (normal(slow), normal(fast));
         let missing: Vec<&Edge> = slow.1.difference(&fast.1).take(5).collect();
         let extra: Vec<&Edge> = fast.1.difference(&slow.1).take(5).collect();
@@ -223,4 +250,164 @@ fn random_programs() {
         check(&source, &["-O0"]);
         check(&source, &["-O2"]);
     }
+}
+
+/// Compiles, runs, and gives what is printed. A program that does not end is as wrong as another
+/// output.
+#[track_caller]
+fn printed(source: &str) -> Option<Vec<u8>> {
+    let scene = Scene::compile(source, &["-O0"]);
+    let out = Command::new("timeout")
+        .arg("20")
+        .arg(scene.program())
+        .output()
+        .expect("timeout can be started");
+    (out.stdout.len() == 8).then_some(out.stdout)
+}
+
+/// What is not in the slice of a variable has nothing to do with its value: without those statements
+/// it has the same.
+#[test]
+fn what_is_not_in_the_slice_can_be_left_out() {
+    let (mut left_out, mut of) = (0, 0);
+    for seed in 100..130 {
+        let source = generate::program(seed);
+        let scene = Scene::record(&source, &["-O0"]);
+        let (roll, steps) = roll(&scene);
+        let mut replay = scene.replay();
+        let program = load(&mut replay);
+        let result = program.global("result", &Guest(&replay));
+        let addr = result.and_then(|r| r.address).expect("it is in memory");
+        let mut facts = Facts {
+            program: &program,
+            memory: Guest(&replay),
+            graphs: Graphs::new(),
+        };
+        let lines_of = |pc| program.locate(pc).into_iter().filter_map(|p| p.line);
+        // A slice is about what was executed, a program without the rest also about what was not: a
+        // jump that is left out would let in what it has skipped. So these stay. And a statement
+        // that stays is executed each time, with what each of its executions depends on.
+        let jumps = source.lines().zip(1..);
+        let jumps = jumps.filter(|(text, _)| generate::may_jump(text));
+        let mut lines: BTreeSet<u32> = jumps.map(|(_, line)| line).collect();
+        loop {
+            let mut roots = Vec::new();
+            let here = |pc| lines_of(pc).any(|l| lines.contains(&l));
+            roll.executions_from(0, here, |e| {
+                roots.push(e.step);
+                true
+            });
+            let criterion = Criterion {
+                step: steps - 1,
+                thread: 1,
+                memory: vec![(addr, 8)],
+                roots,
+                control: true,
+                ..Criterion::default()
+            };
+            let (codes, options) = (&roll.codes, Options::default());
+            let mut slicer = Slicer::new(codes, criterion, options, &mut facts, Vec::new());
+            slicer.walk(&roll, || true);
+            let before = lines.len();
+            lines.extend(slicer.nodes().keys().flat_map(|pc| lines_of(*pc)));
+            if lines.len() == before {
+                break;
+            }
+        }
+        let reduced: Vec<&str> = source
+            .lines()
+            .zip(1..)
+            .map(|(text, line)| {
+                let may_go = generate::may_go(text);
+                of += usize::from(may_go);
+                if !may_go || lines.contains(&line) {
+                    return text;
+                }
+                left_out += 1;
+                "  ;"
+            })
+            .collect();
+        let reduced = reduced.join("\n") + "\n";
+        let (whole, part) = (printed(&source), printed(&reduced));
+        assert!(whole.is_some(), "{source}");
+        assert_eq!(whole, part, "seed {seed}\n{source}\n\n{reduced}");
+    }
+    assert!(left_out > of / 10, "{left_out} of {of} statements left out");
+}
+
+/// Executions by class, counted one by one.
+#[test]
+fn counting() {
+    let scene = Scene::record(include_str!("everything.c"), &["-O1"]);
+    let (roll, steps) = roll(&scene);
+    let mut all = Vec::new();
+    roll.executions_from(
+        0,
+        |_| true,
+        |e| {
+            all.push(e);
+            true
+        },
+    );
+    assert_eq!(all.len() as u64, steps, "every step has an instruction");
+    let pcs: BTreeSet<u64> = all.iter().map(|e| e.pc).collect();
+    let some: Vec<u64> = pcs.into_iter().step_by(3).collect();
+    let classes: Classes = some
+        .iter()
+        .enumerate()
+        .map(|(n, pc)| (*pc, [n % 7, 7 + n % 2].into_iter().collect()))
+        .collect();
+    let asked: Vec<u64> = (0..steps).step_by(997).collect();
+    let mut answers = vec![Vec::new(); asked.len()];
+    roll.counts_at(&classes, &asked, |n, count| {
+        answers[n] = (0..9).map(count).collect();
+    });
+    for (at, answer) in asked.iter().zip(answers) {
+        let mut counts = vec![0; 9];
+        for e in all.iter().filter(|e| e.step <= *at) {
+            for class in classes.get(&e.pc).into_iter().flatten() {
+                counts[*class] += 1;
+            }
+        }
+        assert_eq!(answer, counts, "up to step {at}");
+    }
+    for pc in some.into_iter().step_by(5) {
+        let times: Vec<_> = all.iter().filter(|e| e.pc == pc).copied().collect();
+        let n = times.len() as u64;
+        assert_eq!(roll.last_execution(|p| p == pc), times.last().copied());
+        for nth in [1, n / 2 + 1, n] {
+            let found = roll.nth_execution(|p| p == pc, nth);
+            assert_eq!(found, Ok(times[nth as usize - 1]), "{pc:#x} #{nth}");
+        }
+        assert_eq!(roll.nth_execution(|p| p == pc, n + 1), Err(n));
+    }
+}
+
+/// Whatever happens to the file, it is the same roll or an error.
+#[test]
+fn a_damaged_tape() {
+    let scene = Scene::record(include_str!("everything.c"), &["-O2"]);
+    let (roll, _) = roll(&scene);
+    let file = scene.folder.path().join("tape");
+    roll.save(&file).expect("the tape can be saved");
+    let whole = std::fs::read(&file).expect("the tape");
+    for n in 0..200 {
+        let mut bytes = whole.clone();
+        let at = n * 7919 * 131 % whole.len();
+        if n % 2 == 0 {
+            bytes.truncate(at);
+        } else {
+            bytes[at] ^= 1 << (n % 8);
+        }
+        std::fs::write(&file, &bytes).expect("a file");
+        assert!(
+            Roll::open(&file).is_err(),
+            "damaged at {at} of {}",
+            whole.len()
+        );
+    }
+    let mut newer = whole.clone();
+    newer[15] += 1;
+    std::fs::write(&file, &newer).expect("a file");
+    assert!(matches!(Roll::open(&file), Err(flow::Damaged::Version(2))));
 }
