@@ -11,8 +11,9 @@ use std::process::Command;
 
 /// Each crate and what it may use of the others. Front ends sit on the façade, the façade on the facts and the
 /// engine, and those on the vocabulary.
-const LAYERS: [(&str, &[&str]); 10] = [
-    ("wherefore", &["case"]),
+const LAYERS: [(&str, &[&str]); 11] = [
+    ("wherefore", &["case", "serve"]),
+    ("serve", &["case"]),
     (
         "case",
         &["rules", "flow", "guest", "image", "locate", "tape", "abi"],

@@ -11,6 +11,7 @@ mod chaos;
 mod check;
 mod cost;
 mod crash;
+mod debug;
 mod error;
 mod frames;
 mod history;
@@ -42,8 +43,13 @@ pub use check::{
 };
 pub use cost::Cost;
 pub use crash::{CrashReport, Sent, SignalName};
+pub use debug::{
+    CameFrom, Catch, CheckpointInfo, Condition, DebugThread, EditInfo, EditKind, EditRequest, Go,
+    LibraryBreak, Session, TimelineInfo, Times, TryReport, Watch, Why, Writer,
+};
 pub use error::Error;
 pub use frames::{Excerpt, Frame, FrameList, Parameter, SourceLine};
+pub use guest::UserRegs;
 pub use history::{HistoryReport, PastWrite, RanLine, SourceReport, ValueReport, ValueRequest};
 pub use info::{InfoReport, ListReport, RecordingInfo, StoredFile};
 pub use locate::{
@@ -115,6 +121,30 @@ impl Case {
         audience: Rc<dyn Audience>,
     ) -> Result<ReplayReport, Error> {
         replay::replay(&self.store, request, audience)
+    }
+
+    /// A recording under a debugger.
+    pub fn debug(
+        &self,
+        recording: Option<&str>,
+        audience: Rc<dyn Audience>,
+    ) -> Result<Session, Error> {
+        debug::debug(&self.store, recording, audience)
+    }
+
+    /// The files of a recording that are no longer what they were.
+    pub fn changed_files(&self, name: &str) -> Result<Vec<PathBuf>, Error> {
+        debug::changed_files(&self.store, name)
+    }
+
+    /// Runs a recording with statements switched or suppressed.
+    pub fn try_edits(
+        &self,
+        recording: Option<&str>,
+        edits: &[EditRequest],
+        audience: Rc<dyn Audience>,
+    ) -> Result<TryReport, Error> {
+        debug::try_edits(&self.store, recording, edits, audience)
     }
 
     /// Ranks the lines of a program by how likely they are at fault, from its tests. Once `stop` is

@@ -97,20 +97,25 @@ impl<'a> Moment<'a> {
 
 /// What the mapped files say.
 pub(crate) fn program(mappings: &[guest::Mapping], stored: &HashMap<PathBuf, PathBuf>) -> Program {
-    let list: Vec<image::Mapping> = mappings
-        .iter()
-        .map(|m| image::Mapping {
-            start: m.start,
-            end: m.end,
-            offset: m.offset,
-            executable: m.protection.execute,
-            name: stored.get(&m.name).unwrap_or(&m.name).clone(),
-            file: m.name.clone(),
-        })
-        .collect();
     let mut program = Program::new();
-    program.load(&list);
+    program.load(&mapped(mappings, stored));
     program
+}
+
+/// The mappings under the names that the guest knows.
+pub(crate) fn mapped(
+    mappings: &[guest::Mapping],
+    stored: &HashMap<PathBuf, PathBuf>,
+) -> Vec<image::Mapping> {
+    let one = |m: &guest::Mapping| image::Mapping {
+        start: m.start,
+        end: m.end,
+        offset: m.offset,
+        executable: m.protection.execute,
+        name: stored.get(&m.name).unwrap_or(&m.name).clone(),
+        file: m.name.clone(),
+    };
+    mappings.iter().map(one).collect()
 }
 
 pub(crate) fn registers(r: &guest::UserRegs) -> Registers {

@@ -202,7 +202,7 @@ pub(crate) fn replay(
 }
 
 /// What the recorded run printed.
-fn recorded_output(folder: &std::path::Path) -> Result<Vec<u8>, guest::Error> {
+pub(crate) fn recorded_output(folder: &std::path::Path) -> Result<Vec<u8>, guest::Error> {
     let printed: Rc<RefCell<Vec<u8>>> = Rc::default();
     let sink = {
         let printed = printed.clone();

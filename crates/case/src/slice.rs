@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use flow::{Classes, Controls, Criterion, Joined, Kind, Merged, Node, Options, Slicer};
 use iced_x86::{Decoder, DecoderOptions};
@@ -218,10 +218,18 @@ pub(crate) fn slice(
 ) -> Result<SliceReport, Error> {
     let begun = Instant::now();
     let mut traced = Traced::of(store, request.recording.as_deref(), audience)?;
-    let replayed = begun.elapsed();
-    let begun = Instant::now();
+    slice_of(&mut traced, request, begun.elapsed())
+}
+
+/// The executions of statements that are in a slice: each with its number and the step of its first
+/// instruction that is in the slice. No more than `most` instructions are looked at.
+pub(crate) fn instances_of(
+    traced: &mut Traced,
+    request: &SliceRequest,
+    most: usize,
+) -> Result<Vec<Instance>, Error> {
     let point = request.at.clone().unwrap_or(Point::Crash);
-    let (criterion, about) = criterion(&mut traced, &point, request)?;
+    let (criterion, _) = criterion(traced, &point, request)?;
     let mut facts = Facts {
         program: &traced.program,
         memory: Guest(&traced.replay),
@@ -229,7 +237,46 @@ pub(crate) fn slice(
         library: request.library,
         omitted: FxHashMap::default(),
     };
-    let options = options(&traced, request)?;
+    let options = options(traced, request)?;
+    let codes = &traced.roll.codes;
+    let all: Vec<flow::Edge> = Vec::new();
+    let mut slicer = Slicer::new(codes, criterion, options, &mut facts, all);
+    slicer.walk(&traced.roll, || true);
+    let edges = slicer.edges;
+    let mut nodes: Vec<Node> = edges.iter().flat_map(|e| [e.from, e.to]).collect();
+    nodes.sort_unstable();
+    nodes.dedup();
+    nodes.truncate(most);
+    let mut report = Report::new(traced);
+    report.number(nodes.iter().copied());
+    let mut first: HashMap<(u32, u64), Node> = HashMap::new();
+    for n in nodes.iter().filter(|n| **n != flow::OUTSIDE) {
+        let nth = report.numbers.get(n).copied().unwrap_or(0);
+        let place = report.place(n.pc);
+        first.entry((place, nth)).or_insert(*n);
+    }
+    let mut list: Vec<Instance> = first.into_values().map(|n| report.instance(n)).collect();
+    list.sort_by_key(|i| i.step);
+    Ok(list)
+}
+
+/// A slice of a run that was traced, which took that long.
+pub(crate) fn slice_of(
+    traced: &mut Traced,
+    request: &SliceRequest,
+    replayed: Duration,
+) -> Result<SliceReport, Error> {
+    let begun = Instant::now();
+    let point = request.at.clone().unwrap_or(Point::Crash);
+    let (criterion, about) = criterion(traced, &point, request)?;
+    let mut facts = Facts {
+        program: &traced.program,
+        memory: Guest(&traced.replay),
+        graphs: Graphs::new(),
+        library: request.library,
+        omitted: FxHashMap::default(),
+    };
+    let options = options(traced, request)?;
     let at = Node {
         step: criterion.roots.first().copied().unwrap_or(criterion.step),
         pc: criterion.pc,
@@ -242,7 +289,7 @@ pub(crate) fn slice(
         return Err(Error::Interrupted);
     }
     let (nodes, edges) = (slicer.nodes(), slicer.edges);
-    let mut report = Report::new(&traced);
+    let mut report = Report::new(traced);
     let ends = edges.iter().flat_map(|j| [j.edge.from, j.edge.to]);
     report.number(ends.chain([at]));
     let statements = report.statements(&nodes, &edges);

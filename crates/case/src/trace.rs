@@ -41,11 +41,60 @@ pub(crate) struct Traced {
     pub(crate) interrupt: Arc<AtomicBool>,
 }
 
+/// What is changed in a run at a step.
+#[derive(Clone)]
+pub(crate) enum Action {
+    Put(Box<Values>),
+    Edits(Vec<guest::Edit>),
+}
+
+/// Registers and memory that are set.
+#[derive(Clone)]
+pub(crate) struct Values {
+    pub(crate) regs: guest::UserRegs,
+    pub(crate) vectors: Option<Vec<u8>>,
+    pub(crate) writes: Vec<(u64, Vec<u8>)>,
+}
+
+impl Action {
+    pub(crate) fn apply(&self, replay: &mut Replay) -> Result<(), guest::Error> {
+        match self {
+            Action::Edits(list) => {
+                for e in list {
+                    replay.edit(e.clone())?;
+                }
+                Ok(())
+            }
+            Action::Put(values) => {
+                for (addr, bytes) in &values.writes {
+                    replay.write(*addr, bytes)?;
+                }
+                if let Some(v) = &values.vectors {
+                    replay.set_vector_state(v)?;
+                }
+                replay.set_regs(&values.regs)
+            }
+        }
+    }
+}
+
 impl Traced {
     pub(crate) fn of(
         store: &Store,
         recording: Option<&str>,
         audience: &Rc<dyn Audience>,
+    ) -> Result<Traced, Error> {
+        Traced::changed(store, recording, audience, &[], None)
+    }
+
+    /// The same of a run that is changed at certain steps, in ascending order, and perhaps left at
+    /// one.
+    pub(crate) fn changed(
+        store: &Store,
+        recording: Option<&str>,
+        audience: &Rc<dyn Audience>,
+        changes: &[(u64, Action)],
+        until: Option<u64>,
     ) -> Result<Traced, Error> {
         let name = store.resolve(recording)?;
         let folder = store.path(&name);
@@ -69,14 +118,23 @@ impl Traced {
         // A tape that is damaged, or of another version, is made again.
         let saved = folder.join(TAPE);
         let known = Roll::open(&saved).ok();
-        let known = known.filter(|r| Some(r.end_step()) == steps);
+        let plain = changes.is_empty() && until.is_none();
+        let known = known.filter(|r| Some(r.end_step()) == steps && plain);
         if known.is_none() {
             let roll = Roll::new(Codes::default());
             replay.tape(Box::new(roll)).map_err(wrong)?;
         }
+        for (step, action) in changes {
+            replay.run(&Until::step(*step)).map_err(wrong)?;
+            action.apply(&mut replay).map_err(wrong)?;
+        }
         let end = loop {
             let step = replay.step().map_err(wrong)?;
-            match replay.run(&Until::step(step + STRIDE)).map_err(wrong)? {
+            if until.is_some_and(|u| step >= u) {
+                break guest::End::Exited(0);
+            }
+            let stride = until.map_or(STRIDE, |u| STRIDE.min(u - step));
+            match replay.run(&Until::step(step + stride)).map_err(wrong)? {
                 Halt::Ended(end) => break end,
                 Halt::Interrupted => return Err(Error::Interrupted),
                 _ => audience.progress(replay.step().map_err(wrong)?, steps),
@@ -88,7 +146,7 @@ impl Traced {
                 let roll = replay.end_tape().map_err(wrong)?;
                 let roll = roll.into_any().downcast::<Roll>();
                 let roll = *roll.expect("the listener that was given");
-                if roll.bytes() > WORTH_SAVING {
+                if roll.bytes() > WORTH_SAVING && plain {
                     // Where there is no room, the next question takes longer, and that is all.
                     let _ = roll.save(&saved);
                 }

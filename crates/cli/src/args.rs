@@ -12,6 +12,7 @@ Examples:
   wherefore replay                          run the latest recording again
   wherefore replay server-3 --to 1234567    stop there and say where that is
   wherefore check -- ./server               run, and look for memory faults and leaks
+  wherefore debug                           look at it with gdb, forwards and backwards
   wherefore locate suite.toml               which line makes the tests fail
   wherefore run --chaos 100 -- ./server     run under hostile schedules until it fails
   wherefore ls                              what has been recorded
@@ -43,6 +44,10 @@ pub(crate) enum Verb {
     Run(RunArgs),
     /// Run a recording again, from the recording alone
     Replay(ReplayArgs),
+    /// Debug a recording with gdb, forwards and backwards
+    Debug(DebugArgs),
+    /// Serve a recording to any debugger that speaks gdb's remote protocol
+    Serve(ServeArgs),
     /// Find the line that is at fault, from tests that pass and tests that fail
     Locate(Box<LocateArgs>),
     /// Find memory faults and leaks by rules, with the way that each bad pointer took
@@ -106,6 +111,36 @@ pub(crate) struct Reporting {
     pub(crate) output: Option<PathBuf>,
 }
 
+/// Statements to change.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Changing {
+    /// Reverse the outcome of the predicate at FILE:LINE, all times or the N-th (FILE:LINE#N), and say
+    /// what that changes
+    #[arg(long, value_name = "FILE:LINE[#N]", value_parser = switched)]
+    pub(crate) switch: Vec<case::EditRequest>,
+
+    /// Do not execute the statement at FILE:LINE, all times or the N-th (FILE:LINE#N), and say what that
+    /// changes
+    #[arg(long, value_name = "FILE:LINE[#N]", value_parser = suppressed)]
+    pub(crate) suppress: Vec<case::EditRequest>,
+}
+
+fn switched(text: &str) -> Result<case::EditRequest, String> {
+    changed(case::EditKind::Switch, text)
+}
+
+fn suppressed(text: &str) -> Result<case::EditRequest, String> {
+    changed(case::EditKind::Suppress, text)
+}
+
+fn changed(kind: case::EditKind, text: &str) -> Result<case::EditRequest, String> {
+    let mut request = case::EditRequest::parse(kind, text)?;
+    if request.times == case::Times::Once && !text.contains("once") {
+        request.times = case::Times::All;
+    }
+    Ok(request)
+}
+
 #[derive(Debug, ClapArgs)]
 pub(crate) struct RunArgs {
     #[command(flatten)]
@@ -152,6 +187,9 @@ pub(crate) struct RunArgs {
     /// With --chaos: other output than that of the first run is a failure
     #[arg(long, requires = "chaos")]
     pub(crate) same_output: bool,
+
+    #[command(flatten)]
+    pub(crate) changing: Changing,
 
     /// The program and its arguments
     #[arg(
@@ -239,12 +277,84 @@ pub(crate) struct ReplayArgs {
     /// an address and N counts its executions; PLACE#N+ is after it
     #[arg(long, value_name = "CHANGE")]
     pub(crate) set: Vec<case::SetRequest>,
+
+    #[command(flatten)]
+    pub(crate) changing: Changing,
+
     /// Show the backtraces of all threads
     #[arg(long)]
     pub(crate) all_threads: bool,
 
     #[command(flatten)]
     pub(crate) telling: Telling,
+}
+
+/// A recording, or a program that is to be recorded first.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Subject {
+    /// The recording [default: the latest]
+    #[arg(value_name = "REC", conflicts_with = "command")]
+    pub(crate) recording: Option<String>,
+
+    /// A program and its arguments: it is run and recorded first
+    #[arg(last = true, value_name = "PROGRAM")]
+    pub(crate) command: Vec<OsString>,
+}
+
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "\
+Examples:
+  wherefore debug                          the latest recording
+  wherefore debug server-3
+  wherefore debug -- ./prog input.txt      run, record, debug
+  wherefore debug --batch -x script.gdb    commands from a file
+
+Inside gdb, `help wherefore` lists the commands that are not gdb's own.")]
+pub(crate) struct DebugArgs {
+    #[command(flatten)]
+    pub(crate) subject: Subject,
+
+    /// The gdb to use
+    #[arg(long, value_name = "GDB", default_value = "gdb")]
+    pub(crate) gdb: PathBuf,
+
+    /// Execute gdb commands from a file
+    #[arg(short = 'x', value_name = "FILE")]
+    pub(crate) script: Vec<PathBuf>,
+
+    /// End when the files of commands are done
+    #[arg(long)]
+    pub(crate) batch: bool,
+
+    /// A further option for gdb
+    #[arg(long, value_name = "OPTION", allow_hyphen_values = true)]
+    pub(crate) gdb_option: Vec<OsString>,
+}
+
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "\
+Examples:
+  wherefore serve --listen 127.0.0.1:1234
+  gdb -ex 'target extended-remote :1234'
+  wherefore serve --listen /tmp/socket server-3
+
+Whoever can connect can read the memory and the files of the recording.")]
+pub(crate) struct ServeArgs {
+    #[command(flatten)]
+    pub(crate) subject: Subject,
+
+    /// HOST:PORT, a PORT of this machine, or the path of a socket [default: any free port of
+    /// 127.0.0.1]
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) listen: Option<String>,
+
+    /// End when the first debugger has gone
+    #[arg(long)]
+    pub(crate) once: bool,
+
+    /// Standard input is the socket to listen at, which `debug` has made
+    #[arg(long, hide = true)]
+    pub(crate) inherited: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

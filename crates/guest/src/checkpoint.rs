@@ -101,7 +101,7 @@ impl Replay {
             names: self.names.clone(),
             brk: self.brk,
             descriptors: self.descriptors.clone(),
-            stops: self.stops.clone(),
+            stops: self.stops.lasting(),
             edits: self.edits.clone(),
             edited: self.edited,
             objects,
@@ -178,6 +178,8 @@ impl Replay {
         self.in_call = c.in_call.clone();
         self.gone = c.gone.clone();
         self.ended = None;
+        self.announced = None;
+        self.at_call = false;
         self.private = None;
         self.to_deliver.clear();
     }
@@ -199,6 +201,7 @@ impl Replay {
         let original = self.describe(self.engine.tracee, objects)?;
         let (shown_to, put_out, at_call, resume_call) =
             (self.shown_to, self.put_out, self.at_call, self.resume_call);
+        let announced = self.announced;
         let space = self.engine.space;
         self.engine.tracee = copy;
         self.engine.memory = Memory::of(copy.0);
@@ -220,11 +223,31 @@ impl Replay {
         self.objects = original.objects;
         (self.shown_to, self.put_out, self.at_call, self.resume_call) =
             (shown_to, put_out, at_call, resume_call);
+        self.announced = announced;
         result
     }
 
     /// Goes to a step, forward or back, by the nearest checkpoint on the way.
     pub fn goto(&mut self, step: u64) -> Result<Halt, Error> {
+        self.approach(step)?;
+        self.run(&Until::step(step))
+    }
+
+    /// Goes back to the first checkpoint that the replay took by itself, whatever was edited since.
+    pub fn rewind(&mut self) -> Result<(), Error> {
+        if self.automatic.is_empty() {
+            return Err(Error::NoCheckpoint(0));
+        }
+        let here = self.step()?;
+        let first = self.automatic.remove(0);
+        let r = self.return_to(&first);
+        self.automatic.insert(0, first);
+        self.shown_to = self.shown_to.max(here);
+        r
+    }
+
+    /// Goes to the last checkpoint before a step, unless it is nearer from where the guest stands.
+    pub fn approach(&mut self, step: u64) -> Result<(), Error> {
         let here = if self.ended.is_some() {
             u64::MAX
         } else {
@@ -240,7 +263,8 @@ impl Replay {
         let by_hand = self
             .checkpoints
             .iter()
-            .filter(|(_, c)| c.step <= step)
+            // One of an edited run is not a place on the way of this one.
+            .filter(|(_, c)| c.step <= step && !c.edited && c.edits.is_empty())
             .max_by_key(|(_, c)| c.step)
             .map(|(&id, c)| (id, c.step));
         let automatic = near(&self.automatic);
@@ -263,7 +287,7 @@ impl Replay {
             // What is shown again on the way has been shown before.
             self.shown_to = self.shown_to.max(here.min(u64::MAX - 1));
         }
-        self.run(&Until::step(step))
+        Ok(())
     }
 
     /// Called between stretches of a long run.

@@ -32,6 +32,11 @@ pub enum Edit {
     Branch { at: Place },
     /// Lets a conditional branch always go the other way.
     BranchAlways { pc: u64 },
+    /// Always goes on at `to` instead of executing the instruction, which is not counted as a step.
+    JumpAlways { pc: u64, to: u64 },
+    /// A conditional branch that leads to one of `exits` always leads to the other one; it is not
+    /// counted as a step.
+    SwitchAlways { pc: u64, exits: [u64; 2] },
 }
 
 /// Names an edit of one replay.
@@ -67,6 +72,13 @@ impl Replay {
                 self.conditional_at(*pc)?;
                 self.engine.flip(*pc, true);
                 self.edited = true;
+            }
+            Edit::JumpAlways { pc, .. } => {
+                self.stops.add_edit(&mut self.engine, *pc, 1, id)?;
+            }
+            Edit::SwitchAlways { pc, .. } => {
+                self.conditional_at(*pc)?;
+                self.stops.add_edit(&mut self.engine, *pc, 1, id)?;
             }
         }
         self.last_edit += 1;
@@ -158,11 +170,40 @@ impl Replay {
                 Ok(true)
             }
             Edit::BranchAlways { .. } => Ok(false),
+            Edit::JumpAlways { pc, to } => {
+                self.engine.regs.rip = to;
+                self.again(pc, id)?;
+                Ok(true)
+            }
+            Edit::SwitchAlways { pc, exits } => {
+                let i = self.conditional_at(pc)?;
+                let next = if condition_holds(i.condition_code(), self.engine.regs.eflags) {
+                    i.near_branch_target()
+                } else {
+                    i.next_ip()
+                };
+                let [one, other] = exits;
+                self.engine.regs.rip = match next {
+                    n if n == one => other,
+                    n if n == other => one,
+                    n => n,
+                };
+                self.again(pc, id)?;
+                Ok(true)
+            }
         }
     }
 }
 
-pub(crate) fn condition_holds(condition: ConditionCode, flags: u64) -> bool {
+impl Replay {
+    /// Has an edit that is meant for every execution done at the next one too.
+    fn again(&mut self, pc: u64, id: u32) -> Result<(), Error> {
+        self.stops.add(&mut self.engine, pc, 1, Purpose::Edit(id))
+    }
+}
+
+/// Whether a branch with this condition is taken when the flags are these.
+pub fn condition_holds(condition: ConditionCode, flags: u64) -> bool {
     let (cf, pf, zf) = (flags & 1 != 0, flags >> 2 & 1 != 0, flags >> 6 & 1 != 0);
     let (sf, of) = (flags >> 7 & 1 != 0, flags >> 11 & 1 != 0);
     match condition {

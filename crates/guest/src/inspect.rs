@@ -16,6 +16,7 @@ use crate::engine::Stop;
 use crate::layout::{REGION_SIZE, slot};
 use crate::ptrace::UserRegs;
 use crate::replay::Replay;
+use crate::threads::ThreadId;
 use crate::{Error, Mapping, special};
 
 /// What the program itself may set: CF, PF, AF, ZF, SF, DF, OF, AC and ID.
@@ -75,6 +76,15 @@ impl Replay {
     /// The x87 and vector registers, in the layout of XSAVE.
     pub fn vector_state(&self) -> Result<Vec<u8>, Error> {
         self.engine.tracee.xstate()
+    }
+
+    /// The same of any thread.
+    pub fn vector_state_of(&self, id: ThreadId) -> Result<Vec<u8>, Error> {
+        let parked = self.engine.threads.parked.iter().find(|p| p.0 == id);
+        match parked.and_then(|p| p.1.green.as_ref()) {
+            Some(green) => Ok(green.xstate.clone()),
+            None => self.vector_state(),
+        }
     }
 
     pub fn set_vector_state(&mut self, state: &[u8]) -> Result<(), Error> {

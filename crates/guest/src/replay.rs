@@ -58,6 +58,8 @@ pub enum Halt {
     Syscall { nr: u64 },
     /// Before an instruction (or system call) that touches watched memory.
     Access,
+    /// Before the guest is given a signal, or before it dies of one.
+    Signal(i32),
     /// Somebody asked for it from outside.
     Interrupted,
     /// A limit of [`Limits`] was reached.
@@ -99,6 +101,9 @@ pub struct Until {
     pub stops: Vec<StopAt>,
     pub syscalls: Syscalls,
     pub watches: Vec<Watch>,
+    /// Also to each signal. A step is then where the guest stands before it gets the signals that
+    /// are due there.
+    pub signals: bool,
 }
 
 impl Until {
@@ -151,6 +156,8 @@ pub struct Replay {
     sink: Sink,
     /// Output up to this step has been shown before.
     pub(crate) shown_to: u64,
+    /// Nobody is to see the output.
+    pub(crate) muted: bool,
     pub(crate) put_out: u64,
     pub(crate) ended: Option<End>,
     on_crash: Option<OnCrash>,
@@ -167,6 +174,8 @@ pub struct Replay {
     pub(crate) spacing: Spacing,
     /// The guest stands before a system call that was announced already.
     pub(crate) at_call: bool,
+    /// The step at which a signal was announced that the guest has yet to get.
+    pub(crate) announced: Option<u64>,
     interrupt: Arc<AtomicBool>,
     pub(crate) limits: Limits,
     checkpointing: bool,
@@ -246,6 +255,7 @@ impl Replay {
             descriptors: Descriptors::new(&snapshot.open),
             sink,
             shown_to: 0,
+            muted: false,
             put_out: 0,
             ended: None,
             on_crash: None,
@@ -260,6 +270,7 @@ impl Replay {
             last_automatic: Instant::now(),
             spacing: Spacing::default(),
             at_call: false,
+            announced: None,
             interrupt: Arc::default(),
             limits: Limits::default(),
             checkpointing: false,
@@ -329,6 +340,16 @@ impl Replay {
         self.shown_to = 0;
     }
 
+    /// Lets output behind this step be shown from here on, and none before it.
+    pub fn show_from(&mut self, step: u64) {
+        self.shown_to = step;
+    }
+
+    /// Whether output is kept from the sink, as on the way to somewhere.
+    pub fn mute(&mut self, on: bool) {
+        self.muted = on;
+    }
+
     /// What an experiment may use from here on.
     pub fn limit(&mut self, limits: Limits) -> Result<(), Error> {
         if limits.memory != self.limits.memory {
@@ -371,13 +392,13 @@ impl Replay {
             self.stops
                 .add(&mut self.engine, s.pc, s.nth, Purpose::Halt(i))?;
         }
-        let before = if until.watches.is_empty() {
+        let mut before = if until.watches.is_empty() {
             None
         } else {
             Some(self.take_checkpoint()?)
         };
         let mut watching = Watching::start(&mut self.engine, &until.watches)?;
-        let halt = self.run_watching(until, &mut watching, before.as_ref());
+        let halt = self.run_watching(until, &mut watching, &mut before);
         if self.ended.is_none() {
             watching.stop(&mut self.engine)?;
             self.stops
@@ -393,12 +414,24 @@ impl Replay {
         &mut self,
         until: &Until,
         watching: &mut Watching,
-        before: Option<&Checkpoint>,
+        before: &mut Option<Checkpoint>,
     ) -> Result<Halt, Error> {
         let begun = Instant::now();
         let first_step = self.engine.step()?;
-        let mut past = Some(self.engine.regs.rip);
+        let first_pc = self.engine.regs.rip;
+        let mut past = Some(first_pc);
         loop {
+            if until.signals {
+                let step = self.engine.step()?;
+                if until.step.is_some_and(|goal| step >= goal) {
+                    return Ok(Halt::Step);
+                }
+                if let Some(signal) = self.signal_due(step)
+                    && self.announce(step)
+                {
+                    return Ok(Halt::Signal(signal));
+                }
+            }
             if let Some(end) = self.due_signals()? {
                 return self.finish(end);
             }
@@ -525,6 +558,14 @@ impl Replay {
                         }
                     }
                 }
+                Stop::Fault { signal, .. }
+                    if until.signals && self.announce(self.engine.step()?) =>
+                {
+                    return Ok(Halt::Signal(signal));
+                }
+                Stop::NoCode if until.signals && self.announce(self.engine.step()?) => {
+                    return Ok(Halt::Signal(libc::SIGSEGV));
+                }
                 Stop::Fault { signal, info } => self.fault(Pending { signal, info })?,
                 Stop::NoCode => {
                     let info = special::no_code_info(&self.engine);
@@ -559,20 +600,43 @@ impl Replay {
                     None
                 }
                 Stop::Watched { step } => {
-                    let before =
-                        before.ok_or(Error::Internal("a watch fired that nobody set".into()))?;
-                    self.return_to(before)?;
+                    let nobody = || Error::Internal("a watch fired that nobody set".into());
+                    let stops = self.stops.of_run(&self.engine)?;
+                    self.return_to(before.as_ref().ok_or_else(nobody)?)?;
                     // A repeated string instruction reports while it is at work, as if it had not
                     // begun; so the report may be about the neighbour.
-                    for candidate in [step.saturating_sub(1).max(first_step + 1), step, step + 1] {
+                    let mut passed = None;
+                    for candidate in [step.saturating_sub(1).max(first_step), step, step + 1] {
                         self.run_plainly(candidate)?;
+                        // What the run began with does not count; a handler that began there does.
+                        if candidate == first_step && self.engine.regs.rip == first_pc {
+                            continue;
+                        }
                         if watching.touched(&self.engine, None) {
                             return Ok(Halt::Access);
                         }
+                        if watching.passed_over(&self.engine) {
+                            passed = Some(candidate + 1);
+                            break;
+                        }
                     }
-                    return Err(Error::Internal(format!(
-                        "a watch fired for nothing near {step}"
-                    )));
+                    let Some(passed) = passed else {
+                        return Err(Error::Internal(format!(
+                            "a watch fired for nothing near {step}"
+                        )));
+                    };
+                    // A write where only reads are watched, which the debug registers cannot tell
+                    // apart: go on behind it.
+                    self.run_plainly(passed)?;
+                    if let Some(old) = before.replace(self.take_checkpoint()?) {
+                        old.give_up();
+                    }
+                    for (pc, left, purpose) in stops {
+                        self.stops.add(&mut self.engine, pc, left, purpose)?;
+                    }
+                    watching.again(&mut self.engine)?;
+                    past = None;
+                    None
                 }
                 Stop::Interrupted(_) => {
                     return Err(Error::Internal(
@@ -585,6 +649,20 @@ impl Replay {
                 return self.finish(end);
             }
         }
+    }
+
+    /// The signal that the recording has at the present step.
+    fn signal_due(&self, step: u64) -> Option<i32> {
+        let due = |e: &&Event| e.kind == Kind::Signal && e.step == step && !self.edited;
+        self.next.as_ref().filter(due).map(|e| e.nr as i32)
+    }
+
+    /// Whether a signal at `step` is still to be announced; it is then.
+    fn announce(&mut self, step: u64) -> bool {
+        let news = self.announced != Some(step);
+        self.announced = Some(step);
+        self.stops.counted |= news;
+        news
     }
 
     /// Goes to a step that the guest was at before, showing nothing again.

@@ -172,6 +172,27 @@ impl Stops {
         Ok(())
     }
 
+    /// What outlives the run at hand: edits. Stops are the run's own.
+    pub(crate) fn lasting(&self) -> Stops {
+        let mut out = self.clone();
+        out.at.retain(|_, a| {
+            a.wanted.retain(|w| matches!(w.1, Purpose::Edit(_)));
+            !a.wanted.is_empty()
+        });
+        out
+    }
+
+    /// The stops of the run at hand, with the executions that are left for each.
+    pub(crate) fn of_run(&mut self, engine: &Engine) -> Result<Vec<(u64, u64, Purpose)>, Error> {
+        let mut out = Vec::new();
+        for (&pc, a) in &mut self.at {
+            settle(a, engine)?;
+            let halts = a.wanted.iter().filter(|w| matches!(w.1, Purpose::Halt(_)));
+            out.extend(halts.map(|&(left, purpose)| (pc, left.max(1), purpose)));
+        }
+        Ok(out)
+    }
+
     /// Makes the engine's armed addresses those of `self`, after a return to a checkpoint.
     pub(crate) fn rearm(&self, engine: &mut Engine) {
         let wanted: Vec<(u64, u32)> = self.at.iter().map(|(&pc, a)| (pc, a.slot)).collect();

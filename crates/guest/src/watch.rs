@@ -2,7 +2,7 @@
 //!
 //! Up to four aligned words are watched by the CPU's debug registers, at no cost; they report an
 //! access after it has happened, so the guest is taken back to the step before from a checkpoint
-//! made at the start of the run. Anything larger is watched by taking the pages' protection away:
+//! made at the start of the run. They cannot watch reads alone: writes are then passed over. Anything larger is watched by taking the pages' protection away:
 //! exact and before the access, at the price of a stop for every access to those pages.
 
 use iced_x86::{OpAccess, Register};
@@ -16,6 +16,8 @@ use crate::{Error, replay::Watch};
 pub(crate) struct Watching {
     pub(crate) watches: Vec<Watch>,
     hardware: bool,
+    /// What the debug registers hold.
+    words: Vec<(u64, u64, bool)>,
     /// What the debug registers will hold once the first instruction is done.
     waiting: Vec<(u64, u64, bool)>,
     pages: Vec<(u64, Protection)>,
@@ -85,14 +87,14 @@ impl Watching {
         let mut this = Watching {
             watches: watches.to_vec(),
             hardware: false,
+            words: Vec::new(),
             waiting: Vec::new(),
             pages: Vec::new(),
         };
         if watches.is_empty() {
             return Ok(this);
         }
-        // The debug registers cannot tell a read from a write.
-        let few = watches.iter().all(|w| w.len <= 32 && w.write);
+        let few = watches.iter().all(|w| w.len <= 32);
         let all: Vec<(u64, u64, bool)> = if few {
             watches
                 .iter()
@@ -105,6 +107,7 @@ impl Watching {
             // They are set when the instruction at which the run begins is done.
             engine.set_hardware_watches(&[])?;
             this.hardware = true;
+            this.words = all.clone();
             this.waiting = all;
         } else {
             this.take_pages(engine)?;
@@ -122,6 +125,22 @@ impl Watching {
             list if list.is_empty() => Ok(()),
             list => engine.set_hardware_watches(&list),
         }
+    }
+
+    /// The instruction at hand writes where only reads are watched.
+    pub(crate) fn passed_over(&self, engine: &Engine) -> bool {
+        let reads = self.watches.iter().filter(|w| !w.write);
+        let any = Watching {
+            watches: reads.map(|w| Watch { write: true, ..*w }).collect(),
+            ..Watching::default()
+        };
+        any.touched(engine, None)
+    }
+
+    /// Watches in the process that the guest has become.
+    pub(crate) fn again(&mut self, engine: &mut Engine) -> Result<(), Error> {
+        self.waiting.clear();
+        engine.set_hardware_watches(&self.words)
     }
 
     pub(crate) fn stop(&mut self, engine: &mut Engine) -> Result<(), Error> {

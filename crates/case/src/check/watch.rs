@@ -107,6 +107,7 @@ impl Watched {
                 stops: stops.collect(),
                 syscalls: Syscalls::Numbers(LOADING.to_vec()),
                 watches: Vec::new(),
+                ..Until::default()
             };
             match replay.run(&until).map_err(wrong)? {
                 Halt::Ended(end) => break Some(end),

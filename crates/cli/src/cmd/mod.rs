@@ -1,7 +1,9 @@
 //! The verbs.
 
+mod change;
 mod chaos;
 mod check;
+mod debug;
 mod info;
 mod locate;
 mod ls;
@@ -10,6 +12,7 @@ mod rm;
 mod rules;
 mod run;
 mod schedule;
+mod serve;
 mod slice;
 mod value;
 
@@ -29,11 +32,13 @@ pub(crate) fn dispatch(args: &Args) -> Result<Exit> {
         .clone()
         .or_else(case::default_folder)
         .context("there is no place for recordings: set HOME or use --recordings")?;
-    let case = Case::new(folder);
+    let case = Case::new(folder.clone());
     let paint = Paint::for_stderr(args.no_color);
     match &args.verb {
         Verb::Run(a) => run::run(&case, a, paint),
         Verb::Replay(a) => replay::replay(&case, a, paint),
+        Verb::Debug(a) => debug::debug(&case, &folder, a),
+        Verb::Serve(a) => serve::serve(&case, a),
         Verb::Locate(a) => locate::locate(&case, a, paint),
         Verb::Check(a) => check::check(&case, a, paint),
         Verb::Rules(a) => rules::rules(&case, a),

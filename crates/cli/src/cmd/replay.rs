@@ -15,6 +15,21 @@ const SIGINT: i32 = 2;
 
 pub(crate) fn replay(case: &Case, args: &ReplayArgs, paint: Paint) -> Result<Exit> {
     let telling = &args.telling;
+    if args.changing.any() {
+        if args.to.is_some() || !args.set.is_empty() {
+            anyhow::bail!(case::Error::Request(
+                "--switch and --suppress run to the end: leave --to and --set out".to_owned()
+            ));
+        }
+        let terminal = Rc::new(Terminal::new(!telling.quiet));
+        return super::change::change(
+            case,
+            args.recording.as_deref(),
+            &args.changing,
+            telling,
+            terminal,
+        );
+    }
     let terminal = Rc::new(Terminal::new(!telling.quiet));
     let request = ReplayRequest {
         recording: args.recording.clone(),

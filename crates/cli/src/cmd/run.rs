@@ -21,6 +21,11 @@ pub(crate) fn run(case: &Case, args: &RunArgs, paint: Paint) -> Result<Exit> {
         chaos: None,
         time_limit: args.timeout,
     };
+    if args.changing.any() && args.chaos.is_some() {
+        anyhow::bail!(case::Error::Request(
+            "--switch and --suppress change one run: leave --chaos out".to_owned()
+        ));
+    }
     if let Some(runs) = args.chaos {
         return super::chaos::chaos(case, args, request, runs, paint);
     }
@@ -33,6 +38,11 @@ pub(crate) fn run(case: &Case, args: &RunArgs, paint: Paint) -> Result<Exit> {
     };
     let report = case.run(&request, Rc::new(stuck))?;
     let exit = Exit::of(&report.ended);
+    if args.changing.any() {
+        let name = report.recording.0;
+        let silent = Rc::new(super::change::Silent);
+        return super::change::change(case, Some(&name), &args.changing, telling, silent);
+    }
     if telling.json {
         json(&report, telling)?;
         return Ok(exit);

@@ -79,6 +79,38 @@ pub(crate) fn edited(edited: &case::Edited) -> String {
     format!("wherefore: {text}\n")
 }
 
+/// What became of a run with switched or suppressed statements.
+pub(crate) fn tried(r: &case::TryReport) -> String {
+    let how = |e: &Ended| match e {
+        Ended::Exited { status } => format!("exits with status {status}"),
+        Ended::Killed { signal } => format!("dies of {}", case::signal_name(*signal)),
+        Ended::Deadlocked => "ends in a deadlock".to_owned(),
+        other => phrase(other),
+    };
+    let output = match r.output_changed {
+        true => "its output is another",
+        false => "its output is the same",
+    };
+    let end = match r.status_changed {
+        true => format!("it {}, not as before: it {}", how(&r.after), how(&r.before)),
+        false => format!("it {} as before", how(&r.after)),
+    };
+    let failure = match (r.failure_gone, r.failure_new) {
+        (true, _) => "; the failure is gone",
+        (_, true) => "; that is a new failure",
+        _ => "",
+    };
+    let mut out = format!(
+        "wherefore: {}: with {}, {output}; {end}{failure}\n",
+        r.recording,
+        r.edits.join(", ")
+    );
+    if let Some(left) = &r.left {
+        out.push_str(&format!("wherefore: it left the recording at {left}\n"));
+    }
+    out
+}
+
 pub(crate) fn interrupted(step: u64, name: &RecordingName) -> String {
     format!(
         "wherefore: interrupted at step {} of {name}\n",

@@ -139,7 +139,8 @@ impl Replay {
         let memory = &self.engine.memory;
         if let Some((kind, bytes)) = self.descriptors.follow(call, ret, memory) {
             self.put_out += bytes.len() as u64;
-            if self.edited || self.engine.step().is_ok_and(|s| s > self.shown_to) {
+            let news = self.edited || self.engine.step().is_ok_and(|s| s > self.shown_to);
+            if news && !self.muted {
                 (self.sink)(kind, &bytes);
             }
         }

@@ -183,6 +183,53 @@ fn a_branch_always() {
     check(|p| vec![edit(p)], [PLAIN[0], "jae small"]);
 }
 
+#[test]
+fn an_instruction_that_is_always_passed_over() {
+    let edit = |p: &Program| Edit::JumpAlways {
+        pc: p.at("place"),
+        to: p.at("place") + 3,
+    };
+    check(|p| vec![edit(p)], ["", PLAIN[1]]);
+}
+
+#[test]
+fn exits_that_are_always_exchanged() {
+    let edit = |p: &Program| Edit::SwitchAlways {
+        pc: p.at("branch"),
+        exits: [p.at("small"), p.at("branch") + 2],
+    };
+    check(|p| vec![edit(p)], [PLAIN[0], "jae small"]);
+}
+
+/// Checkpoints that a run takes by itself have none of its stops.
+#[test]
+fn stops_are_of_one_run() {
+    let plain = program(PLAIN);
+    let recorded = plain.record();
+    let mut replay = recorded.replay();
+    let often = guest::Spacing {
+        time: std::time::Duration::ZERO,
+        most: 100,
+    };
+    replay.keep_checkpoints(often).expect("checkpoints");
+    let stop = Until {
+        stops: vec![StopAt {
+            pc: plain.at("place"),
+            nth: 2,
+        }],
+        ..Until::default()
+    };
+    for _ in 0..4 {
+        let halt = replay.run(&stop).expect("the replay runs");
+        assert_eq!(halt, Halt::Stop(0));
+    }
+    let end = replay.step().expect("a step");
+    for step in (0..end).rev() {
+        assert_eq!(replay.goto(step).expect("going there"), Halt::Step);
+        assert_eq!(replay.step().expect("a step"), step);
+    }
+}
+
 /// Made where the guest stands, an edit is of the instruction that it is about to do, whatever
 /// brought it there.
 #[test]

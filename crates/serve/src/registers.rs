@@ -1,0 +1,357 @@
+//! The registers, in the order in which the target description has them.
+//!
+//! The general ones come from the engine as the kernel has them, the others as XSAVE lays them out.
+
+use std::fmt::Write;
+use std::num::NonZeroUsize;
+
+use case::UserRegs;
+use gdbstub::arch::{Arch, RegId, Registers};
+
+/// Where XSAVE keeps things.
+mod xsave {
+    pub(super) const ST: usize = 32;
+    pub(super) const XMM: usize = 160;
+    pub(super) const MXCSR: usize = 24;
+    pub(super) const PRESENT: usize = 512;
+    pub(super) const YMM_HIGH: usize = 576;
+    pub(super) const WITH_AVX: usize = YMM_HIGH + 256;
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// The n-th of `general`, this many bytes of it.
+    General(usize),
+    /// Bytes of the XSAVE area.
+    Area(usize),
+    ControlWord,
+    StatusWord,
+    TagWord,
+    /// The x87's last instruction, operand and operation: offset and shift in the area.
+    Last(usize, u32),
+    OrigRax,
+}
+
+#[derive(Clone, Debug)]
+struct Register {
+    name: String,
+    /// As the target description spells it.
+    kind: &'static str,
+    feature: &'static str,
+    size: usize,
+    place: Place,
+}
+
+const GENERAL: [&str; 24] = [
+    "rax", "rbx", "rcx", "rdx", "rsi", "rdi", "rbp", "rsp", "r8", "r9", "r10", "r11", "r12", "r13",
+    "r14", "r15", "rip", "eflags", "cs", "ss", "ds", "es", "fs", "gs",
+];
+/// Of `GENERAL` and, behind them, the two bases.
+const RIP: usize = 16;
+const FS_BASE: usize = 24;
+
+fn general(r: &mut UserRegs) -> [&mut u64; 26] {
+    [
+        &mut r.rax,
+        &mut r.rbx,
+        &mut r.rcx,
+        &mut r.rdx,
+        &mut r.rsi,
+        &mut r.rdi,
+        &mut r.rbp,
+        &mut r.rsp,
+        &mut r.r8,
+        &mut r.r9,
+        &mut r.r10,
+        &mut r.r11,
+        &mut r.r12,
+        &mut r.r13,
+        &mut r.r14,
+        &mut r.r15,
+        &mut r.rip,
+        &mut r.eflags,
+        &mut r.cs,
+        &mut r.ss,
+        &mut r.ds,
+        &mut r.es,
+        &mut r.fs,
+        &mut r.gs,
+        &mut r.fs_base,
+        &mut r.gs_base,
+    ]
+}
+
+fn list(avx: bool) -> Vec<Register> {
+    let mut out = Vec::new();
+    let mut add = |name: String, kind, feature, size, place| {
+        out.push(Register {
+            name,
+            kind,
+            feature,
+            size,
+            place,
+        });
+    };
+    for (i, name) in GENERAL.iter().enumerate() {
+        let (kind, size) = match i {
+            6 | 7 => ("data_ptr", 8),
+            RIP => ("code_ptr", 8),
+            17 => ("i386_eflags", 4),
+            18.. => ("int32", 4),
+            _ => ("int64", 8),
+        };
+        add((*name).to_owned(), kind, "core", size, Place::General(i));
+    }
+    for i in 0..8 {
+        let at = xsave::ST + 16 * i;
+        add(format!("st{i}"), "i387_ext", "core", 10, Place::Area(at));
+    }
+    let control = [
+        ("fctrl", Place::ControlWord),
+        ("fstat", Place::StatusWord),
+        ("ftag", Place::TagWord),
+        ("fiseg", Place::Last(8, 32)),
+        ("fioff", Place::Last(8, 0)),
+        ("foseg", Place::Last(16, 32)),
+        ("fooff", Place::Last(16, 0)),
+        ("fop", Place::Last(6, 0)),
+    ];
+    for (name, place) in control {
+        add(name.to_owned(), "int", "core", 4, place);
+    }
+    for i in 0..16 {
+        let at = xsave::XMM + 16 * i;
+        add(format!("xmm{i}"), "vec128", "sse", 16, Place::Area(at));
+    }
+    add(
+        "mxcsr".to_owned(),
+        "i386_mxcsr",
+        "sse",
+        4,
+        Place::Area(xsave::MXCSR),
+    );
+    add("orig_rax".to_owned(), "int", "linux", 8, Place::OrigRax);
+    for (i, name) in ["fs_base", "gs_base"].into_iter().enumerate() {
+        let place = Place::General(FS_BASE + i);
+        add(name.to_owned(), "int64", "segments", 8, place);
+    }
+    if avx {
+        for i in 0..16 {
+            let at = xsave::YMM_HIGH + 16 * i;
+            add(format!("ymm{i}h"), "uint128", "avx", 16, Place::Area(at));
+        }
+    }
+    out
+}
+
+/// The registers that gdb is told of.
+pub(crate) struct Layout {
+    list: Vec<Register>,
+}
+
+impl Layout {
+    /// For a machine whose XSAVE area is this long.
+    pub(crate) fn new(area: usize) -> Self {
+        Layout {
+            list: list(area >= xsave::WITH_AVX),
+        }
+    }
+
+    pub(crate) fn description(&self) -> String {
+        let mut out = String::from(
+            "<?xml version=\"1.0\"?><!DOCTYPE target SYSTEM \"gdb-target.dtd\"><target>\
+             <architecture>i386:x86-64</architecture><osabi>GNU/Linux</osabi>",
+        );
+        let mut feature = "";
+        for (n, r) in self.list.iter().enumerate() {
+            if r.feature != feature {
+                let end = if feature.is_empty() { "" } else { "</feature>" };
+                let _ = write!(
+                    out,
+                    "{end}<feature name=\"org.gnu.gdb.i386.{}\">{}",
+                    r.feature,
+                    types(r.feature)
+                );
+                feature = r.feature;
+            }
+            let _ = write!(
+                out,
+                "<reg name=\"{}\" bitsize=\"{}\" type=\"{}\" regnum=\"{n}\"/>",
+                r.name,
+                r.size * 8,
+                r.kind
+            );
+        }
+        out.push_str("</feature></target>");
+        out
+    }
+
+    /// One register's bytes.
+    pub(crate) fn get(&self, n: usize, regs: &UserRegs, area: &[u8]) -> Option<Vec<u8>> {
+        let r = self.list.get(n)?;
+        let mut regs = *regs;
+        let word = |at: usize, len: usize| {
+            let mut w = [0; 8];
+            if let Some(b) = area.get(at..at + len) {
+                w[..len].copy_from_slice(b);
+            }
+            u64::from_le_bytes(w)
+        };
+        let value = match r.place {
+            Place::Area(at) => {
+                let mut bytes = vec![0; r.size];
+                if let Some(b) = area.get(at..at + r.size) {
+                    bytes.copy_from_slice(b);
+                }
+                return Some(bytes);
+            }
+            Place::General(i) => *general(&mut regs)[i],
+            Place::OrigRax => regs.orig_rax,
+            Place::ControlWord => word(0, 2),
+            Place::StatusWord => word(2, 2),
+            Place::TagWord => tags(area),
+            Place::Last(6, _) => word(6, 2) & 0x7ff,
+            Place::Last(at, 32) => word(at + 4, 2),
+            Place::Last(at, _) => word(at, 4),
+        };
+        Some(value.to_le_bytes()[..r.size].to_vec())
+    }
+
+    /// Sets one register; true if it is in the XSAVE area.
+    pub(crate) fn set(
+        &self,
+        n: usize,
+        bytes: &[u8],
+        regs: &mut UserRegs,
+        area: &mut [u8],
+    ) -> Option<bool> {
+        let r = self.list.get(n)?;
+        let bytes = bytes.get(..r.size)?;
+        let mut word = [0; 8];
+        let short = r.size.min(8);
+        word[..short].copy_from_slice(&bytes[..short]);
+        let value = u64::from_le_bytes(word);
+        let mut put = |at: usize, b: &[u8]| {
+            if let Some(to) = area.get_mut(at..at + b.len()) {
+                to.copy_from_slice(b);
+            }
+        };
+        match r.place {
+            Place::General(i) => {
+                *general(regs)[i] = value;
+                return Some(false);
+            }
+            Place::OrigRax => return Some(false),
+            Place::Area(at) => put(at, bytes),
+            Place::ControlWord => put(0, &bytes[..2]),
+            Place::StatusWord => put(2, &bytes[..2]),
+            Place::TagWord => {
+                let used = (0..8).filter(|i| value >> (2 * i) & 3 != 3);
+                put(4, &[used.fold(0u8, |all, i| all | 1 << i)]);
+            }
+            Place::Last(at @ 6, _) => put(at, &bytes[..2]),
+            Place::Last(at, 32) => put(at + 4, &bytes[..2]),
+            Place::Last(at, _) => put(at, &bytes[..4]),
+        }
+        // The parts that are no longer in their initial state.
+        let parts = if area.len() >= xsave::WITH_AVX { 7 } else { 3 };
+        if let Some(present) = area.get_mut(xsave::PRESENT) {
+            *present |= parts;
+        }
+        Some(true)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    pub(crate) fn size(&self, n: usize) -> usize {
+        self.list.get(n).map_or(0, |r| r.size)
+    }
+}
+
+/// The x87's tag word, of which XSAVE keeps only whether a register is in use.
+fn tags(area: &[u8]) -> u64 {
+    let used = area.get(4).copied().unwrap_or(0);
+    let top = area.get(3).map_or(0, |b| b >> 3 & 7);
+    let mut out = 0;
+    for physical in 0..8u8 {
+        let tag = if used >> physical & 1 == 0 {
+            3
+        } else {
+            let st = usize::from((physical.wrapping_sub(top)) & 7);
+            let at = xsave::ST + 16 * st;
+            let bytes = area.get(at..at + 10).unwrap_or(&[0; 10]);
+            let exponent = u16::from_le_bytes([bytes[8], bytes[9]]) & 0x7fff;
+            let mantissa = u64::from_le_bytes(bytes[..8].try_into().unwrap_or([0; 8]));
+            match (exponent, mantissa) {
+                (0, 0) => 1,
+                (0 | 0x7fff, _) => 2,
+                (_, m) if m >> 63 == 0 => 2,
+                _ => 0,
+            }
+        };
+        out |= tag << (2 * physical);
+    }
+    out
+}
+
+fn types(feature: &str) -> &'static str {
+    match feature {
+        "core" => {
+            r#"<flags id="i386_eflags" size="4"><field name="" start="22" end="31"/><field name="ID" start="21" end="21"/><field name="VIP" start="20" end="20"/><field name="VIF" start="19" end="19"/><field name="AC" start="18" end="18"/><field name="VM" start="17" end="17"/><field name="RF" start="16" end="16"/><field name="" start="15" end="15"/><field name="NT" start="14" end="14"/><field name="OF" start="11" end="11"/><field name="DF" start="10" end="10"/><field name="IF" start="9" end="9"/><field name="TF" start="8" end="8"/><field name="SF" start="7" end="7"/><field name="ZF" start="6" end="6"/><field name="" start="5" end="5"/><field name="AF" start="4" end="4"/><field name="" start="3" end="3"/><field name="PF" start="2" end="2"/><field name="" start="1" end="1"/><field name="CF" start="0" end="0"/></flags>"#
+        }
+        "sse" => {
+            r#"<vector id="v8bf16" type="bfloat16" count="8"/><vector id="v4f" type="ieee_single" count="4"/><vector id="v2d" type="ieee_double" count="2"/><vector id="v16i8" type="int8" count="16"/><vector id="v8i16" type="int16" count="8"/><vector id="v4i32" type="int32" count="4"/><vector id="v2i64" type="int64" count="2"/><union id="vec128"><field name="v8_bfloat16" type="v8bf16"/><field name="v4_float" type="v4f"/><field name="v2_double" type="v2d"/><field name="v16_int8" type="v16i8"/><field name="v8_int16" type="v8i16"/><field name="v4_int32" type="v4i32"/><field name="v2_int64" type="v2i64"/><field name="uint128" type="uint128"/></union><flags id="i386_mxcsr" size="4"><field name="IE" start="0" end="0"/><field name="DE" start="1" end="1"/><field name="ZE" start="2" end="2"/><field name="OE" start="3" end="3"/><field name="UE" start="4" end="4"/><field name="PE" start="5" end="5"/><field name="DAZ" start="6" end="6"/><field name="IM" start="7" end="7"/><field name="DM" start="8" end="8"/><field name="ZM" start="9" end="9"/><field name="OM" start="10" end="10"/><field name="UM" start="11" end="11"/><field name="PM" start="12" end="12"/><field name="FZ" start="15" end="15"/></flags>"#
+        }
+        _ => "",
+    }
+}
+
+/// All registers of a thread, as gdb sends and gets them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct All {
+    pub(crate) bytes: Vec<u8>,
+}
+
+impl Registers for All {
+    type ProgramCounter = u64;
+
+    fn pc(&self) -> u64 {
+        let at = 8 * RIP;
+        let bytes = self.bytes.get(at..at + 8).and_then(|b| b.try_into().ok());
+        u64::from_le_bytes(bytes.unwrap_or_default())
+    }
+
+    fn gdb_serialize(&self, write_byte: impl FnMut(Option<u8>)) {
+        self.bytes.iter().copied().map(Some).for_each(write_byte);
+    }
+
+    fn gdb_deserialize(&mut self, bytes: &[u8]) -> Result<(), ()> {
+        self.bytes = bytes.to_vec();
+        Ok(())
+    }
+}
+
+/// The number of a register in the target description.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Number(pub(crate) usize);
+
+impl RegId for Number {
+    fn from_raw_id(id: usize) -> Option<(Self, Option<NonZeroUsize>)> {
+        Some((Number(id), None))
+    }
+
+    fn to_raw_id(&self) -> Option<usize> {
+        Some(self.0)
+    }
+}
+
+pub(crate) enum X86 {}
+
+impl Arch for X86 {
+    type Usize = u64;
+    type Registers = All;
+    type BreakpointKind = usize;
+    type RegId = Number;
+}
