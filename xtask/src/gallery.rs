@@ -196,7 +196,9 @@ impl Shelf {
         if !fetched {
             return Err(missing().into());
         }
-        let description = format!("{name}_{version}.dsc");
+        // The epoch is not in the name of the file.
+        let plain = version.split_once(':').map_or(version, |(_, rest)| rest);
+        let description = format!("{name}_{plain}.dsc");
         self.tool(
             "dpkg-source",
             &["--skip-patches", "-x", description.as_str(), name],

@@ -11,10 +11,14 @@ use std::process::Command;
 
 /// Each crate and what it may use of the others. Front ends sit on the façade, the façade on the facts and the
 /// engine, and those on the vocabulary.
-const LAYERS: [(&str, &[&str]); 10] = [
+const LAYERS: [(&str, &[&str]); 11] = [
     ("wherefore", &["case", "serve"]),
     ("serve", &["case"]),
-    ("case", &["flow", "guest", "image", "locate", "abi"]),
+    (
+        "case",
+        &["rules", "flow", "guest", "image", "locate", "tape", "abi"],
+    ),
+    ("rules", &["flow", "image", "tape", "abi"]),
     ("flow", &["image", "tape", "abi"]),
     ("locate", &[]),
     ("guest", &["abi", "tape"]),

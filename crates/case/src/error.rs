@@ -21,6 +21,8 @@ pub enum Error {
     Running { name: String, pid: i32 },
     /// A list of switches that cannot be read, with all that is wrong with it.
     Schedule { file: PathBuf, wrong: Vec<String> },
+    /// A rule file with errors, each with the lines in question.
+    Rules { file: PathBuf, wrong: Vec<String> },
     /// A step that the recording does not have.
     NoSuchStep { step: u64, steps: u64 },
     /// A suite of tests that cannot be used.
@@ -71,6 +73,7 @@ impl Error {
                 | Error::BadName(_)
                 | Error::NameTaken(_)
                 | Error::Running { .. }
+                | Error::Rules { .. }
                 | Error::NoSuchStep { .. }
                 | Error::Suite { .. }
                 | Error::BadTest { .. }
@@ -121,6 +124,10 @@ impl fmt::Display for Error {
             Error::Schedule { file, wrong } => {
                 write!(f, "cannot use the schedule {}", file.display())?;
                 wrong.iter().try_for_each(|w| write!(f, "\n  {w}"))
+            }
+            Error::Rules { file, wrong } => {
+                write!(f, "cannot use the rules in {}", file.display())?;
+                wrong.iter().try_for_each(|w| write!(f, "\n{w}"))
             }
             Error::NoSuchStep { step, steps } => write!(
                 f,

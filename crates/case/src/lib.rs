@@ -8,6 +8,7 @@
 
 mod access;
 mod chaos;
+mod check;
 mod cost;
 mod crash;
 mod debug;
@@ -36,6 +37,10 @@ pub use ::locate::faults::Recompute;
 pub use ::locate::rank::Formula;
 pub use ::locate::{Reduction, Tally, When};
 pub use chaos::{ChaosAudience, ChaosReport, ChaosRequest, Ending, Failure};
+pub use check::{
+    BlockReport, Chain, CheckFigures, CheckReport, CheckRequest, Fault, Hop, LeakedBlocks,
+    RuleFile, RuleReport, RulesReport, RulesRequest, Site,
+};
 pub use cost::Cost;
 pub use crash::{CrashReport, Sent, SignalName};
 pub use debug::{
@@ -151,6 +156,21 @@ impl Case {
         stop: &AtomicBool,
     ) -> Result<LocateReport, Error> {
         locate::locate(&self.store, request, audience, stop)
+    }
+
+    /// Finds what rules say is a fault, in a program's run or a recording.
+    pub fn check(
+        &self,
+        request: &CheckRequest,
+        stuck: Stuck,
+        audience: Rc<dyn Audience>,
+    ) -> Result<CheckReport, Error> {
+        check::check(&self.store, request, stuck, &audience)
+    }
+
+    /// What rule files say, and what becomes of them.
+    pub fn rules(&self, request: &RulesRequest) -> Result<RulesReport, Error> {
+        check::rules(request)
     }
 
     /// The statements that had to do with a value or a failure.

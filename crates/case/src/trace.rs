@@ -180,22 +180,7 @@ impl Traced {
 
     /// A general register at the end, or a part of it.
     pub(crate) fn register(&self, r: RegRange) -> u64 {
-        let g = &self.regs;
-        let all = [
-            g.rax, g.rcx, g.rdx, g.rbx, g.rsp, g.rbp, g.rsi, g.rdi, g.r8, g.r9, g.r10, g.r11,
-            g.r12, g.r13, g.r14, g.r15,
-        ];
-        let whole = match r.general_number() {
-            Some(n) => all[n as usize],
-            None if r == image::effects::FS_BASE => g.fs_base,
-            None => 0,
-        };
-        let shifted = whole >> (8 * (r.at % 8));
-        if r.len >= 8 {
-            shifted
-        } else {
-            shifted & ((1 << (8 * r.len)) - 1)
-        }
+        register_of(&self.regs, r)
     }
 
     pub(crate) fn place(&self, pc: u64) -> SourcePlace {
@@ -207,25 +192,7 @@ impl Traced {
                 code: Some("start of the program".to_owned()),
             };
         }
-        let first = self.program.locate(pc).into_iter().next();
-        let (file, line) = first
-            .as_ref()
-            .map_or((None, None), |p| (p.file.clone(), p.line));
-        let function = first.and_then(|p| p.function);
-        let function = function.or_else(|| self.program.symbol(pc).map(|s| s.name));
-        let code = match line {
-            Some(_) => None,
-            None => self
-                .program
-                .module_offset(pc)
-                .or_else(|| Some(format!("{pc:#x}"))),
-        };
-        SourcePlace {
-            file,
-            line,
-            function,
-            code,
-        }
+        place_of(&self.program, pc)
     }
 
     pub(crate) fn text(&self, place: &SourcePlace) -> Option<String> {
@@ -388,5 +355,46 @@ impl Traced {
             }
         }
         Ok(found)
+    }
+}
+
+/// A general register, or a part of it.
+pub(crate) fn register_of(g: &guest::UserRegs, r: RegRange) -> u64 {
+    let all = [
+        g.rax, g.rcx, g.rdx, g.rbx, g.rsp, g.rbp, g.rsi, g.rdi, g.r8, g.r9, g.r10, g.r11, g.r12,
+        g.r13, g.r14, g.r15,
+    ];
+    let whole = match r.general_number() {
+        Some(n) => all[n as usize],
+        None if r == image::effects::FS_BASE => g.fs_base,
+        None => 0,
+    };
+    let shifted = whole >> (8 * (r.at % 8));
+    if r.len >= 8 {
+        shifted
+    } else {
+        shifted & ((1 << (8 * r.len)) - 1)
+    }
+}
+
+/// The source line of an address.
+pub(crate) fn place_of(program: &Program, pc: u64) -> SourcePlace {
+    let first = program.locate(pc).into_iter().next();
+    let (file, line) = first
+        .as_ref()
+        .map_or((None, None), |p| (p.file.clone(), p.line));
+    let function = first.and_then(|p| p.function);
+    let function = function.or_else(|| program.symbol(pc).map(|s| s.name));
+    let code = match line {
+        Some(_) => None,
+        None => program
+            .module_offset(pc)
+            .or_else(|| Some(format!("{pc:#x}"))),
+    };
+    SourcePlace {
+        file,
+        line,
+        function,
+        code,
     }
 }

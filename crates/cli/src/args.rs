@@ -12,6 +12,7 @@ Examples:
   wherefore replay                          run the latest recording again
   wherefore replay server-3 --to 1234567    stop there and say where that is
   wherefore debug                           look at it with gdb, forwards and backwards
+  wherefore check -- ./server               run, and look for memory faults and leaks
   wherefore locate suite.toml               which line makes the tests fail
   wherefore run --chaos 100 -- ./server     run under hostile schedules until it fails
   wherefore ls                              what has been recorded
@@ -49,6 +50,10 @@ pub(crate) enum Verb {
     Serve(ServeArgs),
     /// Find the line that is at fault, from tests that pass and tests that fail
     Locate(Box<LocateArgs>),
+    /// Find memory faults and leaks by rules, with the way that each bad pointer took
+    Check(Box<CheckArgs>),
+    /// List, check and explain rule files
+    Rules(RulesArgs),
     /// Show the statements that had to do with a value or a failure
     Slice(SliceArgs),
     /// Show who wrote a variable, the latest first, with the values
@@ -194,6 +199,68 @@ pub(crate) struct RunArgs {
         value_name = "PROGRAM"
     )]
     pub(crate) command: Vec<OsString>,
+}
+
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "\
+Examples:
+  wherefore check -- ./prog args                run, record, and look for faults
+  wherefore check prog-3 --all                  all faults of a recording
+  wherefore check --only double_free -- ./prog  one rule
+  wherefore check --rules my.rules -- ./prog    rules of your own beside the shipped ones
+
+Exit status: 0 if no rule found a fault, 1 if one did, 2 if the request makes no sense, 3 if wherefore
+could not do its job.")]
+pub(crate) struct CheckArgs {
+    /// The recording, if no program is given behind `--` [default: the latest]
+    #[arg(value_name = "REC")]
+    pub(crate) recording: Option<String>,
+
+    /// A file of rules, beside the shipped ones
+    #[arg(long, value_name = "FILE")]
+    pub(crate) rules: Vec<PathBuf>,
+
+    /// Only these rules
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    pub(crate) only: Vec<String>,
+
+    /// Report all faults, not only the first
+    #[arg(long)]
+    pub(crate) all: bool,
+
+    /// Leave the value propagation chains out
+    #[arg(long)]
+    pub(crate) no_chains: bool,
+
+    /// Name of the recording that is made [default: the program's with a counter]
+    #[arg(long, requires = "command")]
+    pub(crate) name: Option<String>,
+
+    #[command(flatten)]
+    pub(crate) report: Reporting,
+
+    /// The program and its arguments
+    #[arg(last = true, value_name = "PROGRAM", conflicts_with = "recording")]
+    pub(crate) command: Vec<OsString>,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct RulesArgs {
+    /// Show what is made of a file, or of a shipped one
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["check", "show"])]
+    pub(crate) explain: Option<PathBuf>,
+
+    /// Say what is wrong with a file
+    #[arg(long, value_name = "FILE", conflicts_with = "show")]
+    pub(crate) check: Option<PathBuf>,
+
+    /// Print a shipped file, to copy and change
+    #[arg(long, value_name = "FILE")]
+    pub(crate) show: Option<PathBuf>,
+
+    /// Print as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, ClapArgs)]
@@ -502,6 +569,10 @@ pub(crate) struct SliceArgs {
     /// Leave out why statements were executed at all
     #[arg(long)]
     pub(crate) data_only: bool,
+
+    /// With branches that, had they gone otherwise, might have led to a write of what was used
+    #[arg(long)]
+    pub(crate) relevant: bool,
 
     /// Do not follow these: registers, ADDR+LEN or global variables, separated by commas
     #[arg(long, value_name = "LIST", value_delimiter = ',')]

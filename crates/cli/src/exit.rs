@@ -19,6 +19,7 @@ pub(crate) enum Exit {
 impl Exit {
     pub(crate) const OK: Exit = Exit::Status(0);
     pub(crate) const FAULT: Exit = Exit::Status(FAULT);
+    pub(crate) const REQUEST: Exit = Exit::Status(REQUEST);
 
     pub(crate) fn leave(self) -> ! {
         match self {

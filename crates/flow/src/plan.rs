@@ -220,6 +220,11 @@ impl Plan {
 }
 
 impl Plan {
+    /// Whether one of its instructions may write the register.
+    pub fn may_write(&self, r: RegRange) -> bool {
+        self.writes & mask(r) != 0
+    }
+
     /// The frame in which instruction `i` of a record is executed; `first` is the number of the first
     /// call in it.
     pub fn frame_at(&self, i: usize, frame: FrameId, first: u32) -> FrameId {

@@ -22,7 +22,7 @@ pub struct Frame {
     /// The call, or what a signal interrupted.
     pub call: Node,
     /// Where the return address is; the frame is over when the stack is above that.
-    slot: u64,
+    pub slot: u64,
 }
 
 impl Frame {

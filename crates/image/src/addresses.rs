@@ -11,7 +11,7 @@ use crate::debug::Die;
 use crate::demangle::{demangle, matches};
 use crate::elf::Elf;
 use crate::module::Module;
-use crate::program::{FunctionEntry, LineAddress, Program};
+use crate::program::{FunctionEntry, LineAddress, NamedFunction, Program};
 
 impl Program {
     /// The starts of the code of a line, one per contiguous stretch and inlined copy. `file` is a
@@ -111,6 +111,22 @@ impl Program {
                             .insert(module.pc(row.vaddr));
                     },
                 );
+            }
+        }
+        out
+    }
+
+    /// The function symbols whose linker's name is wanted.
+    pub fn functions_named(&self, wanted: impl Fn(&str) -> bool) -> Vec<NamedFunction> {
+        let mut out = Vec::new();
+        for module in self.all_modules() {
+            let found = module.contents.symbols().functions();
+            for symbol in found.filter(|s| wanted(&s.raw)) {
+                out.push(NamedFunction {
+                    entry: module.pc(symbol.vaddr),
+                    name: symbol.raw,
+                    chooses: symbol.chooses,
+                });
             }
         }
         out

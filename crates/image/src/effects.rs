@@ -133,6 +133,41 @@ impl Transfer {
         })
     }
 
+    /// The bytes that `len` bytes of the output, from the byte `offset` on, are a copy of.
+    pub fn copied(&self, offset: u16, len: u16) -> Option<Place> {
+        if self.lane != 1 {
+            return None;
+        }
+        let byte = |at: u16| {
+            let mut list = self.sources(at);
+            let one = list.next()?;
+            (list.next().is_none() && one.len() == Some(1)).then_some(one)
+        };
+        let first = byte(offset)?;
+        for n in 1..len {
+            let follows = match (first, byte(offset + n)?) {
+                (Place::Register(a), Place::Register(b)) => b.at == a.at + n,
+                (
+                    Place::Memory {
+                        access: x, at: a, ..
+                    },
+                    Place::Memory {
+                        access: y, at: b, ..
+                    },
+                ) => x == y && b == a + n,
+                _ => false,
+            };
+            if !follows {
+                return None;
+            }
+        }
+        Some(match first {
+            Place::Register(r) => Place::Register(RegRange { at: r.at, len }),
+            Place::Memory { access, at, .. } => Place::Memory { access, at, len },
+            Place::Whole(n) => Place::Whole(n),
+        })
+    }
+
     /// Whether this moves bytes unchanged.
     pub fn is_copy(&self) -> bool {
         self.lane == 1

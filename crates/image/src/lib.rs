@@ -56,7 +56,8 @@ pub use backtrace::{Argument, Frame};
 pub use error::Error;
 pub use expression::{Evaluated, ExpressionError, ValuePlace};
 pub use program::{
-    Function, FunctionEntry, LineAddress, Mapping, Memory, ModuleInfo, Place, Program, Symbol,
+    Function, FunctionEntry, LineAddress, Mapping, Memory, ModuleInfo, NamedFunction, Place,
+    Program, Symbol,
 };
 pub use registers::{KnownRegisters, Registers};
 pub use unwind::{How, RawFrame};

@@ -85,6 +85,15 @@ pub struct FunctionEntry {
     pub module: PathBuf,
 }
 
+/// A function by the linker's name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamedFunction {
+    pub name: String,
+    pub entry: u64,
+    /// The code there returns the address of the function proper (`STT_GNU_IFUNC`).
+    pub chooses: bool,
+}
+
 /// The start of a stretch of code of a line.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LineAddress {

@@ -34,6 +34,8 @@ struct Entry {
     kind: Kind,
     /// Larger is the better name among symbols at one address.
     rank: u8,
+    /// Not the function itself: code that chooses it when the program starts.
+    chooses: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -48,6 +50,7 @@ pub(crate) struct Found {
     pub(crate) raw: String,
     pub(crate) vaddr: u64,
     pub(crate) size: u64,
+    pub(crate) chooses: bool,
 }
 
 pub(crate) struct Symbols {
@@ -95,6 +98,7 @@ impl Symbols {
                 table: Table::Plt,
                 kind: Kind::Code,
                 rank: 0,
+                chooses: false,
             });
             out.plt_names.push(name);
         }
@@ -163,6 +167,7 @@ impl Symbols {
                 table,
                 kind,
                 rank: typed + sized + binding,
+                chooses: symbol.st_type() == elf::STT_GNU_IFUNC,
             });
         }
         Ok(())
@@ -207,6 +212,7 @@ impl Symbols {
                     raw,
                     vaddr: entry.vaddr,
                     size: entry.size,
+                    chooses: entry.chooses,
                 });
             }
         }
@@ -233,6 +239,7 @@ impl Symbols {
                     raw: self.name(e)?,
                     vaddr: e.vaddr,
                     size: e.size,
+                    chooses: e.chooses,
                 })
             })
     }

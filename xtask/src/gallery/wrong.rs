@@ -203,7 +203,7 @@ fn yajl(shelf: &Shelf) -> Result<()> {
 }
 
 fn tidy(shelf: &Shelf) -> Result<()> {
-    let source = shelf.debian_source("tidy-html5", "5.6.0-11")?;
+    let source = shelf.debian_source("tidy-html5", "2:5.6.0-11")?;
     shelf.script(
         &source,
         r#"gcc -g -O0 -w -DLIBTIDY_VERSION='"5.6.0"' -DRELEASE_DATE='"2017"' -I$SRC/include -I$SRC/src \

@@ -2,12 +2,14 @@
 
 mod change;
 mod chaos;
+mod check;
 mod debug;
 mod info;
 mod locate;
 mod ls;
 mod replay;
 mod rm;
+mod rules;
 mod run;
 mod schedule;
 mod serve;
@@ -38,6 +40,8 @@ pub(crate) fn dispatch(args: &Args) -> Result<Exit> {
         Verb::Debug(a) => debug::debug(&case, &folder, a),
         Verb::Serve(a) => serve::serve(&case, a),
         Verb::Locate(a) => locate::locate(&case, a, paint),
+        Verb::Check(a) => check::check(&case, a, paint),
+        Verb::Rules(a) => rules::rules(&case, a),
         Verb::Slice(a) => slice::slice(&case, a, paint),
         Verb::Where(a) => value::history(&case, a, paint),
         Verb::Value(a) => value::value(&case, a),

@@ -1,5 +1,6 @@
 //! Reports as text for people. At most 100 columns, colours only on a terminal.
 
+mod check;
 mod crash;
 mod html;
 mod list;
@@ -14,6 +15,7 @@ mod value;
 
 use std::io::Write;
 
+pub(crate) use check::{check, check_stats, explain, rules};
 pub(crate) use crash::{crash, killed, timed_out};
 pub(crate) use html::page;
 pub(crate) use list::{info, list};

@@ -40,7 +40,7 @@ pub(super) fn heading(text: &str, p: &Position) -> String {
 /// The source text, or as much as is known instead.
 pub(super) fn source_place(p: &Position, paint: Paint) -> String {
     match &p.excerpt {
-        Some(excerpt) => source(excerpt, &p.stack.frames[excerpt.frame], paint),
+        Some(e) => excerpt(e, &p.stack.frames[e.frame], paint),
         None => match p.stack.frames.first() {
             Some(frame) => format!("  {} {}\n", paint.rule("-->"), whereabouts(frame)),
             None => String::new(),
@@ -68,7 +68,7 @@ pub(super) fn instruction(p: &Position) -> String {
     out
 }
 
-fn source(e: &Excerpt, frame: &Frame, paint: Paint) -> String {
+pub(super) fn excerpt(e: &Excerpt, frame: &Frame, paint: Paint) -> String {
     let last = e.lines.last().map_or(0, |l| l.number);
     let margin = last.to_string().len().max(3);
     let blank = paint.rule(&format!("{:margin$} |", ""));

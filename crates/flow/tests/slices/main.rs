@@ -44,6 +44,10 @@ impl Controls for Facts<'_> {
         facts.map(|f| f.controllers).unwrap_or_default()
     }
 
+    fn omitted(&mut self, _: u64) -> Vec<(u64, u64)> {
+        Vec::new()
+    }
+
     fn shown(&mut self, _: u64) -> bool {
         true
     }
@@ -172,7 +176,7 @@ fn normal((steps, edges): Sliced) -> Sliced {
                 len: 8,
             }),
         },
-        Kind::Control => Kind::Control,
+        Kind::Control | Kind::Omitted { .. } => k,
     };
     let edges = edges.into_iter().map(|e| Edge {
         kind: kind(e.kind),

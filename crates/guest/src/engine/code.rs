@@ -55,6 +55,9 @@ impl Engine {
         }
         block.flip(&self.flipped);
         block.observe(&self.observed);
+        if let Some(entries) = self.probed() {
+            block.probe(entries);
+        }
         if let Some(hunt) = &mut self.hunt {
             hunt.look(&block);
         }

@@ -287,6 +287,9 @@ impl Engine {
         };
         block.flip(&self.flipped);
         block.observe(&self.observed);
+        if let Some(entries) = self.probed() {
+            block.probe(entries);
+        }
         // A system call is the caller's, as is what the tracer must carry out.
         if matches!(
             block.insns.last().map(|i| i.flow),

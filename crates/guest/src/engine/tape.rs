@@ -38,6 +38,8 @@ pub(crate) struct Tape {
     /// The code cache holds taped code.
     in_cache: bool,
     running: Option<Running>,
+    /// Entries of functions whose arguments the tape tells, with the results of all functions.
+    probes: Option<FxHashSet<u64>>,
 }
 
 /// A tape that is being written.
@@ -127,6 +129,20 @@ fn gone() -> Error {
 impl Engine {
     pub(crate) fn taping(&self) -> bool {
         self.tape.running.is_some()
+    }
+
+    /// Has the tape tell the arguments of calls that arrive at these addresses, and the result of
+    /// every function, from here on.
+    pub(crate) fn probe(&mut self, entries: FxHashSet<u64>) {
+        if self.tape.probes.as_ref() != Some(&entries) {
+            self.tape.probes = Some(entries);
+            self.tape.blocks.clear();
+            self.cache.clear();
+        }
+    }
+
+    pub(super) fn probed(&self) -> Option<&FxHashSet<u64>> {
+        self.tape.probes.as_ref().filter(|_| self.taping())
     }
 
     /// Begins a tape at the present boundary.

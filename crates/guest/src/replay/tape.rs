@@ -14,6 +14,12 @@ impl Replay {
         self.engine.start_tape(listener)
     }
 
+    /// Has the tape tell the arguments (rdi, rsi, rdx, rcx, r8, r9) of calls that arrive at one of
+    /// these addresses, and rax at every return. The set replaces the one before.
+    pub fn probe(&mut self, entries: impl IntoIterator<Item = u64>) {
+        self.engine.probe(entries.into_iter().collect());
+    }
+
     /// Ends the tape; the listener, which has heard all of it, is returned.
     pub fn end_tape(&mut self) -> Result<Box<dyn Listener>, Error> {
         let listener = self.engine.end_tape()?;

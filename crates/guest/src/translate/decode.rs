@@ -3,6 +3,12 @@
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register};
 
 use super::MAX_INSNS;
+use rustc_hash::FxHashSet;
+
+/// Registers by their numbers: rdi, rsi, rdx, rcx, r8 and r9, and rsp, where the return address is.
+const ARGUMENTS: u16 = 0b11_1101_0110;
+/// rax and rsp.
+const RESULT: u16 = 0b1_0001;
 
 /// Instructions that a loop is unrolled to, about.
 const UNROLLED: usize = 32;
@@ -76,6 +82,8 @@ pub(crate) struct Insn {
     pub(crate) may_fault: bool,
     /// What it works on is logged before it is executed.
     pub(crate) observed: bool,
+    /// General registers, a bit each, whose values before it the tape must tell.
+    pub(crate) told: u16,
     pub(crate) decoded: Instruction,
 }
 
@@ -151,6 +159,7 @@ pub(crate) fn decode(
                 sets_all_flags: sets_all_flags(&decoded),
                 may_fault: may_fault(&decoded),
                 observed: false,
+                told: 0,
                 decoded,
             };
             insn.bytes[..len].copy_from_slice(&bytes[offset..offset + len]);
@@ -246,6 +255,18 @@ impl Superblock {
                 && flipped.contains(&i.pc)
             {
                 *condition ^= 1;
+            }
+        }
+    }
+
+    /// Has the tape tell the arguments at these addresses, and the result at every return.
+    pub(crate) fn probe(&mut self, entries: &FxHashSet<u64>) {
+        for i in &mut self.insns {
+            if i.decoded.flow_control() == FlowControl::Return {
+                i.told |= RESULT;
+            }
+            if entries.contains(&i.pc) {
+                i.told |= ARGUMENTS;
             }
         }
     }

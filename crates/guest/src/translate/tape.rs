@@ -119,7 +119,7 @@ impl Taping {
         self.values_before.push(self.values);
         let used = self.uses[i].clone();
         self.yield_scratch(code, used.touched);
-        for r in registers(used.addresses) {
+        for r in registers(used.addresses | insn.told) {
             let term = match self.terms[r] {
                 Some(term) => term,
                 None => {
@@ -346,7 +346,10 @@ impl Taping {
 impl Use {
     fn of(insn: &Insn, factory: &mut InstructionInfoFactory) -> Self {
         let info = factory.info(&insn.decoded);
-        let mut u = Use::default();
+        let mut u = Use {
+            touched: insn.told,
+            ..Use::default()
+        };
         for used in info.used_registers() {
             let Some(r) = number(used.register()) else {
                 continue;

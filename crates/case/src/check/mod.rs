@@ -1,0 +1,110 @@
+//! `check`: a run under the eyes of rules.
+//!
+//! The recording is replayed once with the tape on, for the abstract machine of `rules`, which finds where
+//! conditions hold. Then the guest is taken to each of these steps: to look at what the tape does not tell,
+//! to show the stacks, and to follow the pointers back.
+
+mod chain;
+mod reach;
+mod report;
+mod select;
+mod watch;
+
+pub use chain::{Chain, Hop};
+pub use report::{BlockReport, Fault, LeakedBlocks, Site};
+pub(crate) use select::rules;
+pub use select::{RuleFile, RuleReport, RulesReport, RulesRequest};
+
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::time::Instant;
+
+use serde::Serialize;
+
+use crate::Error;
+use crate::meta::{Ended, Meta};
+use crate::replay::Audience;
+use crate::run::{self, RunRequest, Stuck, Surroundings};
+use crate::store::{RecordingName, Store};
+use watch::Watched;
+
+#[derive(Clone, Debug, Default)]
+pub struct CheckRequest {
+    /// A program to run and record first.
+    pub program: Option<RunRequest>,
+    /// Otherwise a recording; the latest if absent.
+    pub recording: Option<String>,
+    /// Rule files of the user's, beside the shipped ones.
+    pub rules: Vec<PathBuf>,
+    /// Only these rules.
+    pub only: Vec<String>,
+    /// All faults, not only the first.
+    pub all: bool,
+    /// Without value propagation chains.
+    pub no_chains: bool,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct CheckReport {
+    pub recording: RecordingName,
+    /// How the program ended.
+    pub ended: Ended,
+    /// In the order of steps.
+    pub faults: Vec<Fault>,
+    /// Names of the rules that were asked.
+    pub rules: Vec<String>,
+    /// Warnings about rule files, and what could not be done.
+    pub notes: Vec<String>,
+    pub figures: CheckFigures,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct CheckFigures {
+    pub steps: u64,
+    /// Allocations that were followed.
+    pub blocks: u64,
+    /// Replaying with the tape on while the rules are asked.
+    pub watch_seconds: f64,
+    /// Making the report.
+    pub report_seconds: f64,
+}
+
+pub(crate) fn check(
+    store: &Store,
+    request: &CheckRequest,
+    stuck: Stuck,
+    audience: &Rc<dyn Audience>,
+) -> Result<CheckReport, Error> {
+    let chosen = select::choose(&request.rules, &request.only)?;
+    let recording = match &request.program {
+        Some(program) => {
+            let done = run::run(store, program, &Surroundings::default(), Some(stuck))?;
+            Some(done.recording.0)
+        }
+        None => request.recording.clone(),
+    };
+    let name = store.resolve(recording.as_deref())?;
+    let folder = store.path(&name);
+    let meta = Meta::read(&name, &folder)?;
+    if let Ended::Running { pid, .. } = meta.ended {
+        return Err(Error::Running { name, pid });
+    }
+    let begun = Instant::now();
+    let mut watched = Watched::of(&name, &folder, &meta, &chosen, !request.all, audience)?;
+    let watch_seconds = begun.elapsed().as_secs_f64();
+    let begun = Instant::now();
+    let faults = report::faults(&mut watched, &chosen, request)?;
+    Ok(CheckReport {
+        recording: RecordingName(name),
+        ended: meta.ended,
+        faults,
+        rules: chosen.rules.iter().map(|r| r.name.clone()).collect(),
+        notes: chosen.notes,
+        figures: CheckFigures {
+            steps: watched.steps,
+            blocks: watched.machine.heap.all().count() as u64,
+            watch_seconds,
+            report_seconds: begun.elapsed().as_secs_f64(),
+        },
+    })
+}

@@ -1,0 +1,336 @@
+//! From places where a condition held to what the user is told.
+
+use rules::eval::Value;
+use rules::heap::{BlockId, DIFFERENCE};
+use rules::machine::{Redex, Suspect};
+use rules::term::{Checked, Slot};
+use serde::Serialize;
+
+use super::CheckRequest;
+use super::chain::{self, Chain, Start};
+use super::reach::{self, Held};
+use super::select::Chosen;
+use super::watch::Watched;
+use crate::Error;
+use crate::frames::{self, Excerpt, FrameList};
+use crate::moment::Moment;
+
+/// Something that a rule found.
+#[derive(Clone, Debug, Serialize)]
+pub struct Fault {
+    pub rule: String,
+    /// Its class in a few words, such as `double free`.
+    pub class: String,
+    /// What that means here.
+    pub message: String,
+    /// The step before which it happens: the guest can be taken there.
+    pub step: u64,
+    pub at: Site,
+    /// The block that the pointer came from.
+    pub block: Option<BlockReport>,
+    /// Of leaks: all of them.
+    pub leaks: Vec<LeakedBlocks>,
+    pub chains: Vec<Chain>,
+}
+
+/// A step with its call stack.
+#[derive(Clone, Debug, Serialize)]
+pub struct Site {
+    pub step: u64,
+    pub stack: FrameList,
+    pub excerpt: Option<Excerpt>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct BlockReport {
+    pub begin: u64,
+    pub size: u64,
+    /// Where the address lies, such as `0 bytes past the end`.
+    pub relation: String,
+    /// The function that made it.
+    pub by: String,
+    pub allocated: Site,
+    pub freed_by: Option<String>,
+    pub freed: Option<Site>,
+}
+
+/// Blocks that were lost, from one place.
+#[derive(Clone, Debug, Serialize)]
+pub struct LeakedBlocks {
+    pub blocks: u64,
+    pub bytes: u64,
+    pub by: String,
+    pub allocated: Site,
+}
+
+pub(crate) fn faults(
+    w: &mut Watched,
+    chosen: &Chosen,
+    request: &CheckRequest,
+) -> Result<Vec<Fault>, Error> {
+    let mut suspects = std::mem::take(&mut w.machine.suspects);
+    suspects.sort_by_key(|s| (s.step, s.rule));
+    let mut out: Vec<Fault> = Vec::new();
+    for mut s in suspects {
+        let rule = &chosen.rules[s.rule];
+        let mut culprits = Vec::new();
+        if rule.asks_memory() || is_about_blocks(rule) {
+            goto(w, s.step)?;
+            let asks = rule
+                .condition
+                .has(|t| matches!(t, rules::term::Term::Pointed(_)));
+            let reachable = match asks {
+                true => reach::reachable(&mut w.replay, &w.machine.heap, s.step)
+                    .map_err(|e| w.wrong(e))?,
+                false => Default::default(),
+            };
+            let held = Held {
+                replay: &w.replay,
+                reachable,
+            };
+            match w.machine.confirm(&s, &held) {
+                Some(bindings) => s.bindings = bindings,
+                None => continue,
+            }
+            culprits = w.machine.culprits(&s, &held);
+        }
+        // The same place under another rule is the same fault.
+        if out.iter().any(|f| f.step == s.step && culprits.is_empty()) {
+            continue;
+        }
+        out.push(fault(w, rule, &s, &culprits, request)?);
+        if !request.all {
+            break;
+        }
+    }
+    Ok(out)
+}
+
+fn is_about_blocks(rule: &Checked) -> bool {
+    matches!(rule.condition, rules::term::Term::Blocks { .. })
+}
+
+fn goto(w: &mut Watched, step: u64) -> Result<(), Error> {
+    w.replay.goto(step).map(|_| ()).map_err(|e| w.wrong(e))
+}
+
+/// The guest taken to a step, and its stack there.
+fn site(w: &mut Watched, step: u64) -> Result<Site, Error> {
+    goto(w, step)?;
+    let mappings = w.replay.mappings().map_err(|e| w.wrong(e))?;
+    let replay = &w.replay;
+    let read = |addr: u64, buf: &mut [u8]| replay.read(addr, buf);
+    let m = Moment::new(step, replay.regs(), &mappings, replay.names(), &read);
+    let stack = frames::stack(&m, &m.registers(), None);
+    let excerpt = frames::excerpt(&m, &stack);
+    Ok(Site {
+        step,
+        stack,
+        excerpt,
+    })
+}
+
+fn fault(
+    w: &mut Watched,
+    rule: &Checked,
+    s: &Suspect,
+    culprits: &[BlockId],
+    request: &CheckRequest,
+) -> Result<Fault, Error> {
+    let block = block_of(w, s, rule);
+    let leaks = leaks(w, culprits)?;
+    let block_report = match block {
+        Some(id) if leaks.is_empty() => Some(describe(w, id, address(s), s.step)?),
+        _ => None,
+    };
+    let at = site(w, s.step)?;
+    let mut chains = Vec::new();
+    if !request.no_chains {
+        let starts = starts(w, rule, s);
+        chains = chain::chains(w, &starts)?;
+    }
+    let (class, detail) = match rule.about.split_once(':') {
+        Some((class, detail)) => (class.trim().to_owned(), detail.trim().replace('\n', " ")),
+        None => (
+            rule.name.replace(['_', '.'], " "),
+            rule.about.replace('\n', " "),
+        ),
+    };
+    Ok(Fault {
+        rule: rule.name.clone(),
+        class,
+        message: message(s, &leaks, &detail),
+        step: s.step,
+        at,
+        block: block_report,
+        leaks,
+        chains,
+    })
+}
+
+fn message(s: &Suspect, leaks: &[LeakedBlocks], detail: &str) -> String {
+    let done = match &s.what {
+        Redex::Access {
+            address,
+            size,
+            write,
+            ..
+        } => {
+            let verb = if *write { "write" } else { "read" };
+            let bytes = if *size == 1 { "byte" } else { "bytes" };
+            format!("{verb} of {size} {bytes} at {address:#x}")
+        }
+        Redex::Use { register: Some(r) } => {
+            let name = image::effects::RegRange::general(u16::from(*r));
+            format!("an address is computed from {name}")
+        }
+        Redex::Use { register: None } => "a branch is decided".to_owned(),
+        Redex::Call {
+            function,
+            arguments,
+        } => format!("{function}({:#x}, ...)", arguments[0]),
+        Redex::Return { function, result } => format!("{function} returns {result:#x}"),
+        Redex::End if leaks.is_empty() => "the program ends".to_owned(),
+        Redex::End => {
+            let blocks: u64 = leaks.iter().map(|l| l.blocks).sum();
+            let bytes: u64 = leaks.iter().map(|l| l.bytes).sum();
+            let s = if blocks == 1 { "" } else { "s" };
+            format!("{bytes} bytes in {blocks} block{s} when the program ends")
+        }
+    };
+    if detail.is_empty() {
+        done
+    } else {
+        format!("{done}: {detail}")
+    }
+}
+
+fn address(s: &Suspect) -> Option<u64> {
+    match &s.what {
+        Redex::Access { address, .. } => Some(*address),
+        Redex::Call { arguments, .. } => Some(arguments[0]),
+        _ => None,
+    }
+}
+
+/// The block that the rule is about: that of its first pointer.
+fn block_of(w: &Watched, s: &Suspect, rule: &Checked) -> Option<BlockId> {
+    let first = rule.arguments.iter().flatten().next()?;
+    match s.bindings[first.0 as usize].as_ref()? {
+        Value::Number(_, id) if *id > DIFFERENCE => Some(*id),
+        Value::Number(n, _) if matches!(s.what, Redex::Call { .. }) => {
+            Some(w.machine.heap.around(*n)).filter(|id| *id > DIFFERENCE)
+        }
+        _ => None,
+    }
+}
+
+fn describe(
+    w: &mut Watched,
+    id: BlockId,
+    address: Option<u64>,
+    step: u64,
+) -> Result<BlockReport, Error> {
+    let b = w.machine.heap.block(id).clone();
+    let relation = match address {
+        Some(a) if a < b.begin => format!("{} bytes before", b.begin - a),
+        Some(a) if a >= b.begin + b.size => {
+            format!("{} bytes past the end of", a - b.begin - b.size)
+        }
+        Some(a) => format!("{} bytes inside", a - b.begin),
+        None => "in".to_owned(),
+    };
+    let by = w.machine.function_name(b.by).to_owned();
+    let freed = b.freed.filter(|f| f.step < step);
+    let allocated = site(w, b.born)?;
+    let freed_by = freed.map(|f| w.machine.function_name(f.by).to_owned());
+    let freed = match freed {
+        Some(f) => Some(site(w, f.step)?),
+        None => None,
+    };
+    Ok(BlockReport {
+        begin: b.begin,
+        size: b.size,
+        relation,
+        by,
+        allocated,
+        freed_by,
+        freed,
+    })
+}
+
+/// Leaked blocks by where they were made.
+fn leaks(w: &mut Watched, culprits: &[BlockId]) -> Result<Vec<LeakedBlocks>, Error> {
+    /// Stacks that are shown; each costs a visit.
+    const MOST: usize = 200;
+    let mut out: Vec<(Vec<u64>, LeakedBlocks)> = Vec::new();
+    for &id in culprits.iter().take(MOST) {
+        let b = w.machine.heap.block(id).clone();
+        let allocated = site(w, b.born)?;
+        let pcs: Vec<u64> = allocated.stack.frames.iter().map(|f| f.pc).collect();
+        match out.iter_mut().find(|(known, _)| *known == pcs) {
+            Some((_, l)) => {
+                l.blocks += 1;
+                l.bytes += b.size;
+            }
+            None => {
+                let by = w.machine.function_name(b.by).to_owned();
+                out.push((
+                    pcs,
+                    LeakedBlocks {
+                        blocks: 1,
+                        bytes: b.size,
+                        by,
+                        allocated,
+                    },
+                ));
+            }
+        }
+    }
+    let mut list: Vec<LeakedBlocks> = out.into_iter().map(|(_, l)| l).collect();
+    list.sort_by_key(|l| std::cmp::Reverse(l.bytes));
+    Ok(list)
+}
+
+/// Where the chains of a rule begin.
+fn starts(w: &Watched, rule: &Checked, s: &Suspect) -> Vec<Start> {
+    const ARGUMENTS: [u8; 6] = [7, 6, 2, 1, 8, 9];
+    let mut out = Vec::new();
+    let name = |slot: &Slot| rule.variables[slot.0 as usize].clone();
+    for slot in &rule.chains {
+        let Some(Value::Number(value, id)) = &s.bindings[slot.0 as usize] else {
+            continue;
+        };
+        let argument = rule.arguments.iter().position(|a| *a == Some(*slot));
+        let (step, register) = match (argument, &s.what) {
+            (Some(_), Redex::Access { register, .. }) => (s.step, *register),
+            (Some(n), Redex::Call { .. }) => (s.step, ARGUMENTS.get(n).copied()),
+            (Some(_), _) => (s.step, None),
+            // A pointer that was freed earlier.
+            (None, _) => match w.machine.heap.block(*id).freed {
+                Some(f) => (f.step, Some(7)),
+                None => continue,
+            },
+        };
+        let Some(register) = register else { continue };
+        out.push(Start {
+            name: name(slot),
+            step,
+            thread: s.thread,
+            register: Some(register),
+            value: *value,
+            block: *id,
+        });
+    }
+    if let Redex::Use { register } = &s.what {
+        out.push(Start {
+            name: "value".to_owned(),
+            step: s.step,
+            thread: s.thread,
+            register: *register,
+            value: 0,
+            block: rules::heap::NONE,
+        });
+    }
+    out
+}

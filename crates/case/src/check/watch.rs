@@ -1,0 +1,286 @@
+//! One replay with the tape on and the abstract machine listening.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use guest::{Halt, Replay, StopAt, Syscalls, Until};
+use image::Program;
+use image::effects::{Effects, Size};
+use rules::machine::functions::{Function, Role, known};
+use rules::machine::{Codebase, Machine};
+use rules::syntax::Pattern;
+
+use super::select::Chosen;
+use crate::Error;
+use crate::meta::Meta;
+use crate::moment;
+use crate::replay::Audience;
+
+/// Steps between two looks at whether to go on.
+const STRIDE: u64 = 20_000_000;
+/// System calls around which modules appear: close, mmap, mprotect, munmap, execve.
+const LOADING: [u64; 5] = [3, 9, 10, 11, 59];
+
+pub(crate) struct Watched {
+    pub(crate) name: String,
+    pub(crate) replay: Replay,
+    pub(crate) machine: Box<Machine>,
+    pub(crate) program: Program,
+    pub(crate) steps: u64,
+}
+
+/// Keeps the machine's view of the code up to date while modules are loaded.
+struct Loader {
+    codebase: Arc<Mutex<Codebase>>,
+    wanted: HashMap<String, Role>,
+    patterns: Vec<Pattern>,
+    /// Code that chooses a function, and the function's number.
+    choosers: Vec<(u64, u16)>,
+    chosen: Vec<u64>,
+    /// Functions that were chosen.
+    resolved: Vec<(u64, u16)>,
+    modules: usize,
+    stale: bool,
+}
+
+impl Watched {
+    pub(crate) fn of(
+        name: &str,
+        folder: &Path,
+        meta: &Meta,
+        chosen: &Chosen,
+        first_only: bool,
+        audience: &Rc<dyn Audience>,
+    ) -> Result<Watched, Error> {
+        let wrong = |error| Error::Engine {
+            name: name.to_owned(),
+            error,
+        };
+        let mut replay = Replay::open(folder, Box::new(|_, _| {})).map_err(wrong)?;
+        let interrupt = replay.interrupter();
+        let user = Arc::new(AtomicBool::new(false));
+        for signal in [nix::libc::SIGINT, nix::libc::SIGTERM, nix::libc::SIGHUP] {
+            let _ = signal_hook::flag::register(signal, user.clone());
+            let _ = signal_hook::flag::register(signal, interrupt.clone());
+        }
+        replay
+            .keep_checkpoints(guest::Spacing::default())
+            .map_err(wrong)?;
+        let codebase: Arc<Mutex<Codebase>> = Arc::default();
+        let mut machine = Machine::new(
+            chosen.rules.clone(),
+            chosen.pairs.clone(),
+            codebase.clone(),
+            first_only.then(|| interrupt.clone()),
+        );
+        if let Some(m) = stack_of(&mut replay).map_err(wrong)? {
+            machine.set_stack(m);
+        }
+        let mut loader = Loader {
+            codebase,
+            wanted: known(&chosen.pairs)
+                .into_iter()
+                .map(|f| (f.name, f.role))
+                .rev()
+                .collect(),
+            patterns: chosen.rules.iter().flat_map(|r| r.functions()).collect(),
+            choosers: Vec::new(),
+            chosen: Vec::new(),
+            resolved: Vec::new(),
+            modules: 0,
+            stale: true,
+        };
+        replay.tape(Box::new(machine)).map_err(wrong)?;
+        let of = meta.figures.as_ref().map(|f| f.steps);
+        let end = loop {
+            loader.refresh(&mut replay).map_err(wrong)?;
+            let step = replay.step().map_err(wrong)?;
+            let stops = loader
+                .choosers
+                .iter()
+                .map(|(pc, _)| StopAt { pc: *pc, nth: 1 });
+            let until = Until {
+                step: Some(step + STRIDE),
+                stops: stops.collect(),
+                syscalls: Syscalls::Numbers(LOADING.to_vec()),
+                watches: Vec::new(),
+                signals: false,
+            };
+            match replay.run(&until).map_err(wrong)? {
+                Halt::Ended(end) => break Some(end),
+                Halt::Interrupted if user.load(Ordering::Relaxed) => {
+                    return Err(Error::Interrupted);
+                }
+                // The machine has seen enough.
+                Halt::Interrupted => break None,
+                Halt::Stop(n) => loader.choose(n, &mut replay).map_err(wrong)?,
+                Halt::Syscall { .. } => loader.stale = true,
+                _ => audience.progress(replay.step().map_err(wrong)?, of),
+            }
+        };
+        let steps = replay.step().map_err(wrong)?;
+        let listener = replay.end_tape().map_err(wrong)?;
+        let mut machine = listener
+            .into_any()
+            .downcast::<Machine>()
+            .expect("the listener that was given");
+        let mappings = replay.mappings().map_err(wrong)?;
+        let program = moment::program(&mappings, replay.names());
+        if let Some(guest::End::Killed(signal)) = end
+            && [nix::libc::SIGSEGV, nix::libc::SIGBUS].contains(&signal)
+        {
+            fatal(&replay, &mut machine);
+        }
+        // The machine may have asked for an end; that was about the tape.
+        interrupt.store(user.load(Ordering::Relaxed), Ordering::Relaxed);
+        Ok(Watched {
+            name: name.to_owned(),
+            replay,
+            machine,
+            program,
+            steps,
+        })
+    }
+
+    pub(crate) fn wrong(&self, error: guest::Error) -> Error {
+        Error::Engine {
+            name: self.name.clone(),
+            error,
+        }
+    }
+}
+
+/// The access that killed the guest, which is not on the tape.
+fn fatal(replay: &Replay, machine: &mut Machine) {
+    let regs = replay.regs();
+    let mut bytes = [0; 15];
+    let n = replay.read(regs.rip, &mut bytes);
+    let decoded = iced_x86::Decoder::with_ip(64, &bytes[..n], regs.rip, 0).decode();
+    if n == 0 || decoded.is_invalid() {
+        return;
+    }
+    let read = |r: image::effects::RegRange| crate::trace::register_of(&regs, r);
+    for access in Effects::of(&decoded).accesses {
+        let at = access.address.resolve(read);
+        let size = match access.size {
+            Size::Fixed(n) => u64::from(n),
+            Size::Repeat { element, .. } => u64::from(element),
+            _ => continue,
+        };
+        let mapped = |at: u64| replay.read(at, &mut [0]) == 1;
+        // Of two accesses (a copy from memory to memory) it is the one that cannot be made.
+        if mapped(at) && mapped(at.wrapping_add(size - 1)) && !access.writes {
+            continue;
+        }
+        let register = access.address.base.or(access.address.index);
+        machine.fatal_access(regs.rip, at, size, access.writes, register);
+    }
+}
+
+fn stack_of(replay: &mut Replay) -> Result<Option<(u64, u64)>, guest::Error> {
+    const LARGEST: u64 = 8 << 20;
+    let rsp = replay.regs().rsp;
+    let list = replay.mappings()?;
+    let stack = list.iter().find(|m| (m.start..m.end).contains(&rsp));
+    // It grows down from where it is.
+    Ok(stack.map(|m| (m.end.saturating_sub(LARGEST), m.end)))
+}
+
+impl Loader {
+    fn refresh(&mut self, replay: &mut Replay) -> Result<(), guest::Error> {
+        if !std::mem::take(&mut self.stale) {
+            return Ok(());
+        }
+        let mappings = replay.mappings()?;
+        let count = mappings.iter().filter(|m| m.protection.execute).count();
+        if count == self.modules {
+            return Ok(());
+        }
+        self.modules = count;
+        let program = moment::program(&mappings, replay.names());
+        let found = program.functions_named(|name| {
+            self.wanted.contains_key(name) || self.patterns.iter().any(|p| p.matches(name))
+        });
+        let mut codebase = self
+            .codebase
+            .lock()
+            .expect("nobody panics while holding it");
+        codebase.entries.clear();
+        self.choosers.clear();
+        let mut entries = Vec::new();
+        for f in found {
+            let role = self.wanted.get(&f.name).cloned().unwrap_or(Role::Noted);
+            let function = Function { name: f.name, role };
+            let n = match codebase
+                .functions
+                .iter()
+                .position(|known| *known == function)
+            {
+                Some(n) => n,
+                None => {
+                    codebase.functions.push(function);
+                    codebase.functions.len() - 1
+                }
+            };
+            entries.push((f.entry, n as u16, f.chooses));
+        }
+        for (entry, n, chooses) in entries {
+            if chooses {
+                if !self.chosen.contains(&entry) && self.choosers.len() < 400 {
+                    self.choosers.push((entry, n));
+                }
+            } else {
+                codebase.entries.entry(entry).or_insert(n);
+            }
+        }
+        codebase.entries.extend(self.resolved.iter().copied());
+        codebase.library = program
+            .modules()
+            .iter()
+            .filter(|m| {
+                let name = m.name.file_name().unwrap_or_default().to_string_lossy();
+                name.starts_with("libc.so") || name.starts_with("ld-linux")
+            })
+            .map(|m| (m.start, m.end))
+            .collect();
+        let probes: Vec<u64> = codebase.entries.keys().copied().collect();
+        drop(codebase);
+        replay.probe(probes);
+        Ok(())
+    }
+
+    /// The guest stands before code that chooses a function: which one?
+    fn choose(&mut self, n: usize, replay: &mut Replay) -> Result<(), guest::Error> {
+        let (chooser, function) = self.choosers.remove(n);
+        self.chosen.push(chooser);
+        let rsp = replay.regs().rsp;
+        let mut word = [0; 8];
+        if replay.read(rsp, &mut word) != 8 {
+            return Ok(());
+        }
+        let until = Until {
+            stops: vec![StopAt {
+                pc: u64::from_le_bytes(word),
+                nth: 1,
+            }],
+            ..Until::default()
+        };
+        if !matches!(replay.run(&until)?, Halt::Stop(_)) {
+            return Ok(());
+        }
+        let entry = replay.regs().rax;
+        self.resolved.push((entry, function));
+        let mut codebase = self
+            .codebase
+            .lock()
+            .expect("nobody panics while holding it");
+        codebase.entries.insert(entry, function);
+        let probes: Vec<u64> = codebase.entries.keys().copied().collect();
+        drop(codebase);
+        replay.probe(probes);
+        Ok(())
+    }
+}

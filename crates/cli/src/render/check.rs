@@ -1,0 +1,203 @@
+//! Faults that rules found, and rule files.
+
+use std::fmt::Write;
+
+use case::{
+    BlockReport, Chain, CheckFigures, CheckReport, Fault, FrameList, LeakedBlocks, RulesReport,
+    Site,
+};
+
+use super::position::{excerpt, stack, whereabouts};
+use super::{Paint, clean, number, place};
+
+pub(crate) fn check(report: &CheckReport, paint: Paint) -> String {
+    let mut out = String::new();
+    for note in &report.notes {
+        out += note;
+    }
+    for fault in &report.faults {
+        one(&mut out, fault, report, paint);
+        out.push('\n');
+    }
+    if report.faults.is_empty() {
+        let _ = writeln!(
+            out,
+            "wherefore: {}: {} rules found no fault in {} steps",
+            report.recording,
+            report.rules.len(),
+            number(report.figures.steps)
+        );
+    }
+    for fault in &report.faults {
+        let _ = writeln!(out, "SUMMARY: wherefore: {} {}", fault.rule, summary(fault));
+    }
+    out
+}
+
+/// Where, in the user's own terms.
+fn summary(f: &Fault) -> String {
+    let site = f.leaks.first().map_or(&f.at, |l| &l.allocated);
+    let frames = &site.stack.frames;
+    match frames.iter().find(|f| f.own).or(frames.first()) {
+        Some(frame) => whereabouts(frame),
+        None => format!("at step {}", f.step),
+    }
+}
+
+fn one(out: &mut String, f: &Fault, report: &CheckReport, paint: Paint) {
+    let _ = writeln!(
+        out,
+        "{}: {}",
+        paint.alarm(&f.class),
+        paint.strong(&clean(&f.message))
+    );
+    let _ = writeln!(
+        out,
+        "  rule {}, at step {} of {}; nothing of it has happened there yet",
+        f.rule,
+        number(f.step),
+        report.recording
+    );
+    if f.leaks.is_empty() {
+        site(out, &f.at, "backtrace", paint);
+    }
+    if let Some(b) = &f.block {
+        block(out, b, paint);
+    }
+    for l in &f.leaks {
+        leak(out, l, paint);
+    }
+    for c in &f.chains {
+        chain(out, c, paint);
+    }
+}
+
+fn site(out: &mut String, s: &Site, title: &str, paint: Paint) {
+    if let Some(e) = &s.excerpt {
+        *out += &excerpt(e, &s.stack.frames[e.frame], paint);
+    }
+    *out += &stack(&s.stack, title, paint);
+}
+
+fn block(out: &mut String, b: &BlockReport, paint: Paint) {
+    let _ = writeln!(
+        out,
+        "\n{} {} a block of {} bytes [{:#x}, {:#x})",
+        paint.strong("the address is"),
+        b.relation,
+        b.size,
+        b.begin,
+        b.begin + b.size
+    );
+    brief(
+        out,
+        &b.allocated.stack,
+        &format!("allocated by {} at step {}", b.by, number(b.allocated.step)),
+        paint,
+    );
+    if let (Some(by), Some(freed)) = (&b.freed_by, &b.freed) {
+        brief(
+            out,
+            &freed.stack,
+            &format!("freed by {by} at step {}", number(freed.step)),
+            paint,
+        );
+    }
+}
+
+fn leak(out: &mut String, l: &LeakedBlocks, paint: Paint) {
+    let s = if l.blocks == 1 { "" } else { "s" };
+    let title = format!(
+        "{} bytes in {} block{s}, allocated by {}",
+        l.bytes, l.blocks, l.by
+    );
+    brief(out, &l.allocated.stack, &title, paint);
+}
+
+fn brief(out: &mut String, list: &FrameList, title: &str, paint: Paint) {
+    *out += &stack(list, title, paint);
+}
+
+fn chain(out: &mut String, c: &Chain, paint: Paint) {
+    let s = if c.instructions == 1 { "" } else { "s" };
+    let _ = writeln!(
+        out,
+        "\n{} of {}: {} instruction{s}",
+        paint.strong("value propagation chain"),
+        c.name,
+        c.instructions
+    );
+    let _ = writeln!(out, "  {}", c.origin);
+    let middle = c.hops.len() / 2;
+    for (i, h) in c.hops.iter().enumerate() {
+        if c.left_out > 0 && i == middle {
+            let _ = writeln!(out, "  ... {} more", c.left_out);
+        }
+        let text = clean(h.text.as_deref().unwrap_or(""));
+        let target = match &h.variable {
+            Some(v) => format!("{} = {:#x}", clean(v), h.value),
+            None => format!("{:#x}", h.value),
+        };
+        let _ = writeln!(
+            out,
+            "  -> {:<18} {text:<44} {}",
+            place(&h.place),
+            paint.faint(&target)
+        );
+    }
+}
+
+pub(crate) fn check_stats(f: &CheckFigures) -> String {
+    format!(
+        "watched {} steps and {} allocations in {:.3} s; reported in {:.3} s\n",
+        number(f.steps),
+        number(f.blocks),
+        f.watch_seconds,
+        f.report_seconds
+    )
+}
+
+/// The list of shipped rules.
+pub(crate) fn rules(report: &RulesReport) -> String {
+    let mut out = String::new();
+    for file in &report.files {
+        let when = if file.usual {
+            ""
+        } else {
+            " (only when asked for with --only)"
+        };
+        let _ = writeln!(out, "{}{when}", file.name);
+        for r in &file.rules {
+            let _ = writeln!(out, "  {:<20} {}", r.name, r.about.replace('\n', " "));
+        }
+    }
+    out
+}
+
+/// What is made of rules.
+pub(crate) fn explain(report: &RulesReport) -> String {
+    let mut out = String::new();
+    for file in &report.files {
+        for a in &file.allocators {
+            let _ = writeln!(
+                out,
+                "allocator {a}\n  calls of both are followed; their insides are not looked at\n"
+            );
+        }
+        for r in &file.rules {
+            let _ = writeln!(out, "{}", r.source);
+            let _ = writeln!(out, "  trackers    {}", r.trackers.join(", "));
+            for (class, what) in &r.classes {
+                let _ = writeln!(out, "  {class:<11} {what}");
+            }
+            if r.needs_guest {
+                let _ = writeln!(
+                    out,
+                    "  the guest is taken to each such point, since the condition needs its memory"
+                );
+            }
+            out.push('\n');
+        }
+    }
+    out
+}

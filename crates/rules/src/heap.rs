@@ -1,0 +1,156 @@
+//! The heap over time: every allocation that there ever was.
+//!
+//! Blocks get a number each that never comes again, and stay in the table when they are freed. So the
+//! table is also the trace of `malloc` and `free` events, and the heap H and the freed set F of any
+//! earlier step can be had from it.
+
+use std::collections::BTreeMap;
+
+use rustc_hash::FxHashMap;
+
+/// Number of an allocation; see [`NONE`] and [`DIFFERENCE`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct BlockId(pub u32);
+
+/// No block is known.
+pub const NONE: BlockId = BlockId(0);
+/// The distance between two blocks: no pointer, and what is computed from it may point anywhere.
+pub const DIFFERENCE: BlockId = BlockId(1);
+
+#[derive(Clone, Debug)]
+pub struct Block {
+    pub begin: u64,
+    pub size: u64,
+    /// The step at which the function that made it was entered.
+    pub born: u64,
+    /// The step of its return.
+    pub made: u64,
+    /// The function that made it, as an index in the table of functions.
+    pub by: u16,
+    pub family: Family,
+    pub freed: Option<Freed>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Freed {
+    /// The step at which the function that freed it was entered.
+    pub step: u64,
+    pub pointer: u64,
+    pub by: u16,
+}
+
+/// Functions that belong together: what one allocates another frees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Family {
+    Malloc,
+    New,
+    NewArray,
+    /// The n-th pair that the user declared.
+    Declared(u16),
+}
+
+impl Family {
+    pub fn word(self) -> String {
+        match self {
+            Family::Malloc => "malloc".to_owned(),
+            Family::New => "new".to_owned(),
+            Family::NewArray => "new[]".to_owned(),
+            Family::Declared(n) => format!("declared {n}"),
+        }
+    }
+}
+
+pub struct Heap {
+    blocks: Vec<Block>,
+    /// Where a pointer into each block may lead: address of the first byte, number of bytes. Nowhere
+    /// for freed ones, anywhere for those that are none.
+    bounds: Vec<(u64, u64)>,
+    live: BTreeMap<u64, BlockId>,
+    /// The latest at each address.
+    latest: FxHashMap<u64, BlockId>,
+}
+
+impl Default for Heap {
+    fn default() -> Self {
+        let none = Block {
+            begin: 0,
+            size: 0,
+            born: 0,
+            made: 0,
+            by: 0,
+            family: Family::Malloc,
+            freed: None,
+        };
+        Heap {
+            blocks: vec![none.clone(), none],
+            bounds: vec![(0, u64::MAX); 2],
+            live: BTreeMap::new(),
+            latest: FxHashMap::default(),
+        }
+    }
+}
+
+impl Heap {
+    pub fn block(&self, id: BlockId) -> &Block {
+        &self.blocks[id.0 as usize]
+    }
+
+    #[inline]
+    pub fn bounds(&self, id: BlockId) -> (u64, u64) {
+        self.bounds[id.0 as usize]
+    }
+
+    /// All blocks, in the order in which they were made.
+    pub fn all(&self) -> impl DoubleEndedIterator<Item = (BlockId, &Block)> {
+        let first = DIFFERENCE.0 as usize + 1;
+        let list = self.blocks.iter().enumerate().skip(first);
+        list.map(|(i, b)| (BlockId(i as u32), b))
+    }
+
+    pub fn live(&self) -> impl Iterator<Item = BlockId> + '_ {
+        self.live.values().copied()
+    }
+
+    pub fn add(&mut self, block: Block) -> BlockId {
+        let id = BlockId(self.blocks.len() as u32);
+        // A size of zero still takes a place of its own.
+        self.bounds.push((block.begin, block.size));
+        self.live.insert(block.begin, id);
+        self.latest.insert(block.begin, id);
+        self.blocks.push(block);
+        id
+    }
+
+    pub fn free(&mut self, id: BlockId, freed: Freed) {
+        let block = &mut self.blocks[id.0 as usize];
+        if block.freed.is_some() {
+            return;
+        }
+        block.freed = Some(freed);
+        if self.live.get(&block.begin) == Some(&id) {
+            self.live.remove(&block.begin);
+        }
+        self.bounds[id.0 as usize] = (0, 0);
+    }
+
+    /// The live block that begins here.
+    pub fn live_at(&self, address: u64) -> Option<BlockId> {
+        self.live.get(&address).copied()
+    }
+
+    /// The block that an address is in, or was in.
+    pub fn around(&self, address: u64) -> BlockId {
+        if let Some((_, &id)) = self.live.range(..=address).next_back() {
+            let b = self.block(id);
+            if address - b.begin < b.size.max(1) {
+                return id;
+            }
+        }
+        self.latest.get(&address).copied().unwrap_or(NONE)
+    }
+
+    pub fn lives(&self, id: BlockId, step: u64) -> bool {
+        let b = self.block(id);
+        id > DIFFERENCE && b.born <= step && b.freed.is_none_or(|f| f.step >= step)
+    }
+}

@@ -1,0 +1,459 @@
+//! Functions and system calls: the events of the abstract machine.
+
+use super::*;
+
+impl Machine {
+    pub(super) fn enter(
+        &mut self,
+        function: u16,
+        arguments: [u64; 6],
+        slot: u64,
+        step: u64,
+        pc: u64,
+    ) {
+        let registers = [7usize, 6, 2, 1, 8, 9];
+        let closed = self.now.closed > 0;
+        let blocks = if closed {
+            [NONE; 6]
+        } else {
+            registers.map(|r| self.now.units[r].from)
+        };
+        let role = self.names[function as usize].role.clone();
+        if !closed {
+            self.entering(function, &role, arguments, blocks, step, pc);
+        }
+        match &role {
+            Role::Allocate { .. }
+            | Role::Release { .. }
+            | Role::Reallocate { .. }
+            | Role::Inside => {
+                self.now.closed += 1;
+            }
+            Role::Touches(m) if m.whole => self.now.closed += 1,
+            Role::Touches(_) => self.now.lenient += 1,
+            Role::Ends | Role::Noted => {}
+        }
+        self.now.active.push(Active {
+            function,
+            slot,
+            arguments,
+            blocks,
+            step,
+            pc,
+        });
+        self.now.slot = slot;
+    }
+
+    pub(super) fn entering(
+        &mut self,
+        function: u16,
+        role: &Role,
+        arguments: [u64; 6],
+        blocks: [BlockId; 6],
+        step: u64,
+        pc: u64,
+    ) {
+        let name = self.names[function as usize].name.clone();
+        let pointer = |n: u8| {
+            let n = n as usize;
+            Value::Number(arguments[n], blocks[n])
+        };
+        match role {
+            Role::Release { family, pointer: n } => {
+                let value = arguments[*n as usize];
+                if value != 0 {
+                    let word = family_word(*family, &self.pairs);
+                    let redex = Redex::Call {
+                        function: name.clone(),
+                        arguments,
+                    };
+                    let context = Context {
+                        step,
+                        pc,
+                        releaser: &word,
+                        written: None,
+                    };
+                    self.ask_all(PointKind::Free, &[pointer(*n)], context, &redex);
+                    self.release(value, function, step);
+                }
+            }
+            Role::Touches(model) => {
+                for t in model.touches {
+                    if let Extent::Bytes(n) = t.extent {
+                        let (at, len) = (arguments[t.pointer as usize], arguments[n as usize]);
+                        self.touch(
+                            at,
+                            len,
+                            t.writes,
+                            t.pointer,
+                            blocks[t.pointer as usize],
+                            step,
+                            pc,
+                        );
+                    }
+                }
+            }
+            Role::Ends => self.end(step, pc),
+            _ => {}
+        }
+        if self.patterns.iter().any(|p| p.matches(&name)) {
+            let redex = Redex::Call {
+                function: name.clone(),
+                arguments,
+            };
+            let values: Vec<Value> = (0..6).map(pointer).collect();
+            self.call_rules(PointKind::Call, &name, &values, step, pc, &redex);
+            self.calls.push(CallEvent {
+                step,
+                function: name,
+                returned: false,
+                values: arguments,
+            });
+        }
+    }
+
+    pub(super) fn release(&mut self, pointer: u64, function: u16, step: u64) {
+        // Which block is freed is a matter of the address, whatever the pointer was meant for.
+        if let Some(id) = self.heap.live_at(pointer) {
+            self.heap.free(
+                id,
+                Freed {
+                    step,
+                    pointer,
+                    by: function,
+                },
+            );
+        }
+    }
+
+    pub(super) fn allocate(
+        &mut self,
+        begin: u64,
+        size: u64,
+        zeroed: bool,
+        family: Family,
+        a: &Active,
+        made: u64,
+    ) -> BlockId {
+        // Something that was not seen has freed what was there.
+        if let Some(old) = self.heap.live_at(begin) {
+            self.heap.free(
+                old,
+                Freed {
+                    step: a.step,
+                    pointer: begin,
+                    by: a.function,
+                },
+            );
+        }
+        let id = self.heap.add(Block {
+            begin,
+            size,
+            born: a.step,
+            made,
+            by: a.function,
+            family,
+            freed: None,
+        });
+        if size < 1 << 40 {
+            self.memory
+                .fill(begin, size, !zeroed && self.trackers.unwritten);
+        }
+        id
+    }
+
+    /// A `ret` with the return address at `slot`.
+    pub(super) fn leave(&mut self, slot: u64, result: u64, step: u64, pc: u64) {
+        let mut returned = false;
+        while let Some(a) = self.now.active.last() {
+            if a.slot > slot {
+                break;
+            }
+            let over = a.slot == slot;
+            let a = self.now.active.pop().expect("just seen");
+            self.left(&a, over.then_some(result), step, pc);
+            returned |= over;
+        }
+        if !returned {
+            self.now.inner = result;
+        }
+        self.now.slot = self.now.active.last().map_or(u64::MAX, |a| a.slot);
+    }
+
+    /// A function is over: it returned, or was jumped out of.
+    pub(super) fn left(&mut self, a: &Active, result: Option<u64>, step: u64, pc: u64) {
+        let role = self.names[a.function as usize].role.clone();
+        match &role {
+            Role::Allocate { .. }
+            | Role::Release { .. }
+            | Role::Reallocate { .. }
+            | Role::Inside => {
+                self.now.closed -= 1;
+            }
+            Role::Touches(m) if m.whole => self.now.closed -= 1,
+            Role::Touches(_) => self.now.lenient -= 1,
+            Role::Ends | Role::Noted => {}
+        }
+        if self.now.closed > 0 {
+            return;
+        }
+        let Some(result) = result else { return };
+        let mut from = None;
+        match &role {
+            Role::Allocate {
+                family,
+                size,
+                zeroed,
+                stored,
+            } => {
+                let bytes = product(size, &a.arguments);
+                let begin = if *stored { self.now.inner } else { result };
+                let failed = if *stored { result != 0 } else { result == 0 };
+                from = Some(NONE);
+                if !failed && begin != 0 {
+                    let id = self.allocate(begin, bytes, *zeroed, *family, a, step);
+                    if *stored {
+                        self.memory.store(
+                            a.arguments[0],
+                            8,
+                            Cell {
+                                from: id,
+                                unwritten: 0,
+                            },
+                        );
+                    } else {
+                        from = Some(id);
+                    }
+                    self.malloced(id, bytes, a);
+                }
+            }
+            Role::Reallocate { size } => {
+                from = Some(self.reallocate(a, product(size, &a.arguments), result, step));
+            }
+            Role::Release { .. } | Role::Inside => from = Some(NONE),
+            Role::Touches(m) => from = self.modelled(m, a, result),
+            Role::Ends | Role::Noted => {}
+        }
+        if let Some(from) = from {
+            // What a function may change and its caller must not rely on.
+            for unit in [0usize, 1, 2, 6, 7, 8, 9, 10, 11, plan::FLAGS as usize] {
+                self.now.units[unit] = Cell::default();
+            }
+            self.now.units[32..].fill(Cell::default());
+            self.now.units[0].from = from;
+        }
+        let name = &self.names[a.function as usize].name;
+        if self.patterns.iter().any(|p| p.matches(name)) {
+            let name = name.clone();
+            let block = self.now.units[0].from;
+            let redex = Redex::Return {
+                function: name.clone(),
+                result,
+            };
+            self.call_rules(
+                PointKind::Ret,
+                &name,
+                &[Value::Number(result, block)],
+                step,
+                pc,
+                &redex,
+            );
+            let mut values = [0; 6];
+            values[0] = result;
+            if name == "main" {
+                self.end(step, pc);
+            }
+            self.calls.push(CallEvent {
+                step,
+                function: name,
+                returned: true,
+                values,
+            });
+        }
+    }
+
+    pub(super) fn malloced(&mut self, id: BlockId, bytes: u64, a: &Active) {
+        let name = self.names[a.function as usize].name.clone();
+        let redex = Redex::Call {
+            function: name,
+            arguments: a.arguments,
+        };
+        let values = [Value::Number(bytes, NONE), Value::Block(id)];
+        let context = Context {
+            step: a.step,
+            pc: a.pc,
+            releaser: "",
+            written: None,
+        };
+        self.ask_all(PointKind::Malloc, &values, context, &redex);
+    }
+
+    pub(super) fn reallocate(&mut self, a: &Active, size: u64, result: u64, step: u64) -> BlockId {
+        let old = a.arguments[0];
+        let before = self.heap.live_at(old).filter(|_| old != 0);
+        if result == 0 {
+            // With a size of zero it has freed; otherwise it has failed.
+            if size == 0 && old != 0 {
+                self.release(old, a.function, a.step);
+            }
+            return NONE;
+        }
+        let kept = before.map_or(0, |id| self.heap.block(id).size.min(size));
+        if result == old {
+            self.release(old, a.function, a.step);
+            let id = self.heap.add(Block {
+                begin: result,
+                size,
+                born: a.step,
+                made: step,
+                by: a.function,
+                family: Family::Malloc,
+                freed: None,
+            });
+            self.memory
+                .fill(result + kept, size - kept, self.trackers.unwritten);
+            return id;
+        }
+        if old != 0 {
+            self.release(old, a.function, a.step);
+        }
+        let id = self.allocate(result, size, false, Family::Malloc, a, step);
+        self.memory.copy(result, old, kept);
+        self.malloced(id, size, a);
+        id
+    }
+
+    pub(super) fn modelled(&mut self, m: &Model, a: &Active, result: u64) -> Option<BlockId> {
+        match m.effect {
+            Effect::Copies => {
+                self.memory
+                    .copy(a.arguments[0], a.arguments[1], a.arguments[2].min(1 << 40))
+            }
+            Effect::Fills => self
+                .memory
+                .fill(a.arguments[0], a.arguments[2].min(1 << 40), false),
+            Effect::Nothing => {}
+        }
+        for t in m.touches {
+            let len = match t.extent {
+                Extent::Result => result.saturating_add(1),
+                Extent::ResultUpTo(n) => result.saturating_add(1).min(a.arguments[n as usize]),
+                Extent::Bytes(_) => continue,
+            };
+            let n = t.pointer as usize;
+            self.touch(
+                a.arguments[n],
+                len,
+                t.writes,
+                t.pointer,
+                a.blocks[n],
+                a.step,
+                a.pc,
+            );
+        }
+        if !m.whole {
+            return None;
+        }
+        let from = m.result.map_or(NONE, |n| a.blocks[n as usize]);
+        Some(if result == 0 { NONE } else { from })
+    }
+
+    pub(super) fn event(&mut self, event: &Event) {
+        match event {
+            Event::State {
+                thread,
+                rsp,
+                rbp,
+                fs_base,
+                ..
+            } => {
+                if *thread != self.thread {
+                    let next = self.others.remove(thread).unwrap_or_else(Thread::new);
+                    let last = std::mem::replace(&mut self.now, next);
+                    self.others.insert(self.thread, last);
+                    self.thread = *thread;
+                }
+                (self.now.rsp, self.now.rbp, self.now.fs_base) = (*rsp, *rbp, *fs_base);
+            }
+            Event::Enter { pc, nr, args } => {
+                for r in [1usize, 11] {
+                    self.now.units[r] = Cell::default();
+                }
+                self.entered.insert(self.thread, *args);
+                // exit_group: nothing that the program has comes after it.
+                if *nr == 231 {
+                    self.end(self.step, *pc);
+                }
+                self.system_call(*nr, *pc, false, *args);
+            }
+            Event::Leave {
+                nr, result, writes, ..
+            } => {
+                self.now.units[0] = Cell::default();
+                for w in writes {
+                    self.memory.fill(w.addr, w.len, false);
+                }
+                let mut values = [0; 6];
+                values[0] = *result as u64;
+                self.system_call(*nr, 0, true, values);
+            }
+            Event::Special(insn) => {
+                let plan = flow::Step::of(insn, &[]);
+                for r in plan.effects.registers_written() {
+                    for unit in r.at / 8..=(r.end() - 1) / 8 {
+                        self.now.units[unit as usize] = Cell::default();
+                    }
+                }
+            }
+            Event::Signal { frame, .. } => self.memory.fill(frame.addr, frame.len, false),
+            Event::Outside { writes } => {
+                for w in writes {
+                    self.memory.fill(w.addr, w.len, false);
+                }
+            }
+            Event::Exec => {
+                self.heap = Heap::default();
+                self.memory = Shadow::new();
+                self.now = Thread::new();
+                self.others.clear();
+            }
+        }
+        self.step += event.steps();
+    }
+
+    pub(super) fn system_call(&mut self, nr: u64, pc: u64, returned: bool, values: [u64; 6]) {
+        if self.patterns.is_empty() {
+            return;
+        }
+        let Some(name) = abi_name(nr) else { return };
+        if !self.patterns.iter().any(|p| p.matches(&name)) {
+            return;
+        }
+        let list: Vec<Value> = values.iter().map(|v| Value::Number(*v, NONE)).collect();
+        let (kind, redex) = if returned {
+            (
+                PointKind::Ret,
+                Redex::Return {
+                    function: name.clone(),
+                    result: values[0],
+                },
+            )
+        } else {
+            (
+                PointKind::Call,
+                Redex::Call {
+                    function: name.clone(),
+                    arguments: values,
+                },
+            )
+        };
+        let list = if returned { &list[..1] } else { &list[..] };
+        self.call_rules(kind, &name, list, self.step, pc, &redex);
+        self.calls.push(CallEvent {
+            step: self.step,
+            function: name,
+            returned,
+            values,
+        });
+    }
+}

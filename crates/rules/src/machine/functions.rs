@@ -1,0 +1,330 @@
+//! Functions that mean something to the abstract machine.
+//!
+//! The allocator's insides are no part of the program's doing: what counts is what was asked of it and
+//! what it gave. The same goes for the string functions of the C library, whose vector loops read more
+//! than they were asked to.
+
+use crate::heap::Family;
+use crate::term::Pair;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Function {
+    pub name: String,
+    pub role: Role,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Role {
+    Allocate {
+        family: Family,
+        /// Parameters whose product is the size.
+        size: Vec<u8>,
+        zeroed: bool,
+        /// The pointer is not returned but put where the first parameter points.
+        stored: bool,
+    },
+    Release {
+        family: Family,
+        pointer: u8,
+    },
+    Reallocate {
+        /// Parameters whose product is the size.
+        size: Vec<u8>,
+    },
+    /// Belongs to the allocator; its insides are not looked at.
+    Inside,
+    /// Judged by what it was asked to touch.
+    Touches(Model),
+    /// Ends the program.
+    Ends,
+    /// Only noted.
+    Noted,
+}
+
+/// Memory that a function was asked to touch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Touch {
+    /// The parameter that points to it.
+    pub pointer: u8,
+    pub extent: Extent,
+    pub writes: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extent {
+    /// As many bytes as this parameter says.
+    Bytes(u8),
+    /// As many bytes as the function returns, and one more: known when it is over.
+    Result,
+    /// The smaller of what it returns and a parameter says.
+    ResultUpTo(u8),
+}
+
+const fn reads(pointer: u8, extent: Extent) -> Touch {
+    Touch {
+        pointer,
+        extent,
+        writes: false,
+    }
+}
+
+const fn writes(pointer: u8, extent: Extent) -> Touch {
+    Touch {
+        pointer,
+        extent,
+        writes: true,
+    }
+}
+
+/// What a function of the C library does, whatever its instructions do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Model {
+    pub touches: &'static [Touch],
+    pub effect: Effect,
+    /// The parameter into whose block the result points.
+    pub result: Option<u8>,
+    /// Nothing inside of it is looked at. Otherwise what it writes is.
+    pub whole: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    Nothing,
+    /// From the second parameter to the first, as many bytes as the third says.
+    Copies,
+    /// The first parameter, as many bytes as the third says.
+    Fills,
+}
+
+const fn model(touches: &'static [Touch], effect: Effect, result: Option<u8>) -> Model {
+    Model {
+        touches,
+        effect,
+        result,
+        whole: true,
+    }
+}
+
+const COPY: Model = {
+    const TOUCHES: &[Touch] = &[reads(1, Extent::Bytes(2)), writes(0, Extent::Bytes(2))];
+    model(TOUCHES, Effect::Copies, Some(0))
+};
+const FILL: Model = {
+    const TOUCHES: &[Touch] = &[writes(0, Extent::Bytes(2))];
+    model(TOUCHES, Effect::Fills, Some(0))
+};
+const COMPARE: Model = {
+    const TOUCHES: &[Touch] = &[reads(0, Extent::Bytes(2)), reads(1, Extent::Bytes(2))];
+    model(TOUCHES, Effect::Nothing, None)
+};
+const LENGTH: Model = {
+    const TOUCHES: &[Touch] = &[reads(0, Extent::Result)];
+    model(TOUCHES, Effect::Nothing, None)
+};
+const FIND: Model = model(&[], Effect::Nothing, Some(0));
+const JUDGE: Model = model(&[], Effect::Nothing, None);
+/// It writes what it should, but may read more.
+const READS: Model = Model {
+    whole: false,
+    ..JUDGE
+};
+
+const MODELS: [(&str, Model); 58] = [
+    ("memcpy", COPY),
+    ("memmove", COPY),
+    ("mempcpy", COPY),
+    ("__mempcpy", COPY),
+    ("__memcpy_chk", COPY),
+    ("__memmove_chk", COPY),
+    ("__mempcpy_chk", COPY),
+    ("memset", FILL),
+    ("__memset_chk", FILL),
+    ("memcmp", COMPARE),
+    ("bcmp", COMPARE),
+    ("strlen", LENGTH),
+    (
+        "strnlen",
+        model(&[reads(0, Extent::ResultUpTo(1))], Effect::Nothing, None),
+    ),
+    ("wcslen", JUDGE),
+    ("wcsnlen", JUDGE),
+    ("memchr", FIND),
+    ("memrchr", FIND),
+    ("rawmemchr", FIND),
+    ("__rawmemchr", FIND),
+    ("wmemchr", FIND),
+    ("strchr", FIND),
+    ("index", FIND),
+    ("strchrnul", FIND),
+    ("strrchr", FIND),
+    ("rindex", FIND),
+    ("strstr", FIND),
+    ("strcasestr", FIND),
+    ("strpbrk", FIND),
+    ("memmem", FIND),
+    ("wcschr", FIND),
+    ("wcsrchr", FIND),
+    ("strcmp", JUDGE),
+    ("strncmp", JUDGE),
+    ("strcasecmp", JUDGE),
+    ("strncasecmp", JUDGE),
+    ("strcasecmp_l", JUDGE),
+    ("strncasecmp_l", JUDGE),
+    ("wcscmp", JUDGE),
+    ("wcsncmp", JUDGE),
+    ("wmemcmp", JUDGE),
+    ("strspn", JUDGE),
+    ("strcspn", JUDGE),
+    ("strcoll", JUDGE),
+    ("strcoll_l", JUDGE),
+    ("strcpy", READS),
+    ("stpcpy", READS),
+    ("__stpcpy", READS),
+    ("__strcpy_chk", READS),
+    ("__stpcpy_chk", READS),
+    ("strncpy", READS),
+    ("stpncpy", READS),
+    ("strcat", READS),
+    ("strncat", READS),
+    ("__strcat_chk", READS),
+    ("wcscpy", READS),
+    ("wmemset", READS),
+    ("strtok", READS),
+    ("strsep", READS),
+];
+
+/// The functions that are known by name, with the pairs that the user declared.
+pub fn known(pairs: &[Pair]) -> Vec<Function> {
+    let mut out: Vec<Function> = Vec::new();
+    let mut add = |name: &str, role: Role| {
+        out.push(Function {
+            name: name.to_owned(),
+            role,
+        });
+    };
+    for (n, p) in pairs.iter().enumerate() {
+        let family = Family::Declared(n as u16);
+        let size = p.size.clone();
+        add(
+            &p.allocate,
+            Role::Allocate {
+                family,
+                size,
+                zeroed: false,
+                stored: false,
+            },
+        );
+        add(
+            &p.release,
+            Role::Release {
+                family,
+                pointer: p.pointer,
+            },
+        );
+    }
+    let allocate = |family, size: &[u8]| Role::Allocate {
+        family,
+        size: size.to_vec(),
+        zeroed: false,
+        stored: false,
+    };
+    let malloc = Family::Malloc;
+    add("malloc", allocate(malloc, &[0]));
+    add("valloc", allocate(malloc, &[0]));
+    add("pvalloc", allocate(malloc, &[0]));
+    add("memalign", allocate(malloc, &[1]));
+    add("aligned_alloc", allocate(malloc, &[1]));
+    add(
+        "calloc",
+        Role::Allocate {
+            family: malloc,
+            size: vec![0, 1],
+            zeroed: true,
+            stored: false,
+        },
+    );
+    add(
+        "posix_memalign",
+        Role::Allocate {
+            family: malloc,
+            size: vec![2],
+            zeroed: false,
+            stored: true,
+        },
+    );
+    add("realloc", Role::Reallocate { size: vec![1] });
+    add("reallocarray", Role::Reallocate { size: vec![1, 2] });
+    add(
+        "free",
+        Role::Release {
+            family: malloc,
+            pointer: 0,
+        },
+    );
+    add(
+        "cfree",
+        Role::Release {
+            family: malloc,
+            pointer: 0,
+        },
+    );
+    for name in [
+        "_Znwm",
+        "_ZnwmRKSt9nothrow_t",
+        "_ZnwmSt11align_val_t",
+        "_ZnwmSt11align_val_tRKSt9nothrow_t",
+    ] {
+        add(name, allocate(Family::New, &[0]));
+    }
+    for name in [
+        "_Znam",
+        "_ZnamRKSt9nothrow_t",
+        "_ZnamSt11align_val_t",
+        "_ZnamSt11align_val_tRKSt9nothrow_t",
+    ] {
+        add(name, allocate(Family::NewArray, &[0]));
+    }
+    for tail in [
+        "Pv",
+        "Pvm",
+        "PvRKSt9nothrow_t",
+        "PvSt11align_val_t",
+        "PvmSt11align_val_t",
+    ] {
+        add(
+            &format!("_Zdl{tail}"),
+            Role::Release {
+                family: Family::New,
+                pointer: 0,
+            },
+        );
+        add(
+            &format!("_Zda{tail}"),
+            Role::Release {
+                family: Family::NewArray,
+                pointer: 0,
+            },
+        );
+    }
+    for name in [
+        "malloc_usable_size",
+        "malloc_trim",
+        "malloc_stats",
+        "malloc_info",
+        "mallinfo",
+        "mallinfo2",
+        "mallopt",
+        "__libc_freeres",
+        "__malloc_hugepage_config",
+    ] {
+        add(name, Role::Inside);
+    }
+    for (name, model) in MODELS {
+        add(name, Role::Touches(model));
+    }
+    for name in ["exit", "_exit", "_Exit", "quick_exit"] {
+        add(name, Role::Ends);
+    }
+    add("main", Role::Noted);
+    out
+}

@@ -1,0 +1,317 @@
+//! Detection points: rules are asked, and what comes of it is kept.
+
+use super::*;
+
+impl Machine {
+    /// An access that is not inside the block that its pointer came from.
+    #[cold]
+    pub(super) fn judge(
+        &mut self,
+        pc: u64,
+        step: u64,
+        from: BlockId,
+        what: Access,
+        register: Option<u8>,
+    ) {
+        if !what.write && self.now.lenient > 0 {
+            return;
+        }
+        let mut pointer = what.address;
+        if from > DIFFERENCE {
+            let block = self.heap.block(from);
+            let (begin, end) = (block.begin, block.begin + block.size);
+            let (first, last) = (what.address, what.address.saturating_add(what.size));
+            if last.saturating_add(FAR) < begin || first > end.saturating_add(FAR) {
+                return;
+            }
+            if block.freed.is_none() {
+                if first >= begin && last <= end && !self.curious {
+                    return;
+                }
+                // A whole aligned word or vector that is partly inside is how strings are searched.
+                let aligned =
+                    what.size >= 8 && what.size.is_power_of_two() && first % what.size == 0;
+                if !what.write && aligned && first < end && last > begin {
+                    return;
+                }
+                if first >= begin && first < end && last > end {
+                    pointer = end;
+                }
+            }
+        }
+        let library = self.in_library(pc);
+        if library && !what.write && what.size >= 16 {
+            return;
+        }
+        let redex = Redex::Access {
+            address: what.address,
+            size: what.size,
+            write: what.write,
+            register,
+            block: from,
+        };
+        let derefs = std::mem::take(&mut self.derefs);
+        for &rule in &derefs {
+            let fits = match self.rules[rule].point {
+                PointKind::DerefRead => !what.write,
+                PointKind::DerefWrite => what.write,
+                _ => true,
+            };
+            if fits && !self.rules[rule].asks_written() {
+                let values = [Value::Number(pointer, from)];
+                self.ask(
+                    rule,
+                    &values,
+                    Context {
+                        step,
+                        pc,
+                        releaser: "",
+                        written: Some(true),
+                    },
+                    &redex,
+                );
+            }
+        }
+        self.derefs = derefs;
+    }
+
+    pub(super) fn in_library(&self, pc: u64) -> bool {
+        let codebase = self
+            .codebase
+            .lock()
+            .expect("nobody panics while holding it");
+        codebase.library.iter().any(|(a, b)| (*a..*b).contains(&pc))
+    }
+
+    /// Something that was never written decides.
+    #[cold]
+    pub(super) fn used(&mut self, plan: &Plan, i: u8, register: Option<u8>) {
+        let pc = plan.pcs[i as usize];
+        // One report is enough for what follows from it.
+        match register {
+            Some(r) => self.now.units[r as usize].unwritten = 0,
+            None => self.now.units[plan::FLAGS as usize].unwritten = 0,
+        }
+        if self.now.lenient > 0 || self.in_library(pc) {
+            return;
+        }
+        let step = self.step + u64::from(i);
+        let redex = Redex::Use { register };
+        let derefs = std::mem::take(&mut self.derefs);
+        for &rule in &derefs {
+            if self.rules[rule].asks_written() && self.rules[rule].point != PointKind::DerefWrite {
+                let context = Context {
+                    step,
+                    pc,
+                    releaser: "",
+                    written: Some(false),
+                };
+                self.ask(rule, &[Value::Number(0, NONE)], context, &redex);
+            }
+        }
+        self.derefs = derefs;
+    }
+
+    /// Evaluates a rule and keeps what comes of it.
+    pub(super) fn ask(
+        &mut self,
+        rule: usize,
+        values: &[Value],
+        context: Context<'_>,
+        redex: &Redex,
+    ) {
+        if self.suspects.len() >= MOST || self.seen.contains(&(rule, context.pc)) {
+            return;
+        }
+        let checked = &self.rules[rule];
+        let mut bindings: Bindings = vec![None; checked.variables.len()];
+        for (slot, value) in checked.arguments.iter().zip(values) {
+            if let Some(slot) = slot {
+                bindings[slot.0 as usize] = Some(value.clone());
+            }
+        }
+        let given = bindings.clone();
+        let pairs = &self.pairs;
+        let heap = &self.heap;
+        let family = |id: BlockId| family_word(heap.block(id).family, pairs);
+        let stack = self.stack;
+        let on_stack = |a: u64| (stack.0..stack.1).contains(&a);
+        let facts = Facts {
+            heap,
+            calls: &self.calls,
+            step: context.step,
+            releaser: context.releaser,
+            family: &family,
+            on_stack: &on_stack,
+            written: context.written,
+            contents: None,
+        };
+        let certain = match holds(checked, &mut bindings, &facts) {
+            Some(false) => return,
+            Some(true) => true,
+            None => false,
+        };
+        self.suspects.push(Suspect {
+            rule,
+            step: context.step,
+            pc: context.pc,
+            thread: self.thread,
+            bindings: if certain { bindings } else { given },
+            what: redex.clone(),
+            certain,
+            releaser: context.releaser.to_owned(),
+        });
+        // One place is told of once; what is not certain may become so later.
+        if certain {
+            self.seen.insert((rule, context.pc));
+            if let Some(enough) = &self.enough {
+                enough.store(true, Ordering::Relaxed);
+            }
+        }
+    }
+
+    pub(super) fn call_rules(
+        &mut self,
+        kind: PointKind,
+        name: &str,
+        values: &[Value],
+        step: u64,
+        pc: u64,
+        redex: &Redex,
+    ) {
+        for rule in 0..self.rules.len() {
+            let r = &self.rules[rule];
+            if r.point == kind && r.function.as_ref().is_some_and(|p| p.matches(name)) {
+                self.ask(
+                    rule,
+                    values,
+                    Context {
+                        step,
+                        pc,
+                        releaser: "",
+                        written: None,
+                    },
+                    redex,
+                );
+            }
+        }
+    }
+
+    pub(super) fn ask_all(
+        &mut self,
+        kind: PointKind,
+        values: &[Value],
+        context: Context<'_>,
+        redex: &Redex,
+    ) {
+        for rule in 0..self.rules.len() {
+            if self.rules[rule].point == kind {
+                self.ask(rule, values, context, redex);
+            }
+        }
+    }
+
+    /// A function was asked to touch memory.
+    #[expect(clippy::too_many_arguments)]
+    pub(super) fn touch(
+        &mut self,
+        at: u64,
+        len: u64,
+        write: bool,
+        n: u8,
+        from: BlockId,
+        step: u64,
+        pc: u64,
+    ) {
+        if len == 0 || from <= DIFFERENCE {
+            return;
+        }
+        let (begin, size) = self.heap.bounds(from);
+        let offset = at.wrapping_sub(begin);
+        if offset < size && size - offset >= len {
+            return;
+        }
+        let register = [7u8, 6, 2, 1, 8, 9][n as usize];
+        let what = Access {
+            address: at,
+            size: len,
+            write,
+        };
+        let lenient = std::mem::take(&mut self.now.lenient);
+        self.judge(pc, step, from, what, Some(register));
+        self.now.lenient = lenient;
+    }
+
+    /// The program is about to end: `main` returns, or it exits.
+    pub(super) fn end(&mut self, step: u64, pc: u64) {
+        if std::mem::replace(&mut self.ended, true) {
+            return;
+        }
+        let redex = Redex::End;
+        self.call_rules(
+            PointKind::Ret,
+            "main",
+            &[Value::Number(0, NONE)],
+            step,
+            pc,
+            &redex,
+        );
+    }
+
+    /// The access at which the guest was stopped for good, or a handler was called.
+    pub fn fatal_access(
+        &mut self,
+        pc: u64,
+        address: u64,
+        size: u64,
+        write: bool,
+        register: Option<u8>,
+    ) {
+        let from = register.map_or(NONE, |r| self.now.units[r as usize].from);
+        let what = Access {
+            address,
+            size,
+            write,
+        };
+        let lenient = std::mem::take(&mut self.now.lenient);
+        let from = if from == DIFFERENCE { NONE } else { from };
+        self.judge(pc, self.step, from, what, register);
+        self.now.lenient = lenient;
+    }
+
+    /// The blocks for which a rule's condition holds, if it is about one of all that live or were freed.
+    pub fn culprits(&self, s: &Suspect, contents: &dyn crate::eval::Contents) -> Vec<BlockId> {
+        self.with_facts(s, Some(contents), |facts| {
+            facts.culprits(&self.rules[s.rule], &s.bindings)
+        })
+    }
+
+    /// Asks a rule again, with the guest's memory at hand.
+    pub fn confirm(&self, s: &Suspect, contents: &dyn crate::eval::Contents) -> Option<Bindings> {
+        let mut bindings = s.bindings.clone();
+        let rule = &self.rules[s.rule];
+        let held = self.with_facts(s, Some(contents), |facts| holds(rule, &mut bindings, facts));
+        (held == Some(true)).then_some(bindings)
+    }
+
+    pub(super) fn with_facts<T>(
+        &self,
+        s: &Suspect,
+        contents: Option<&dyn crate::eval::Contents>,
+        f: impl FnOnce(&Facts<'_>) -> T,
+    ) -> T {
+        let family = |id: BlockId| family_word(self.heap.block(id).family, &self.pairs);
+        let stack = self.stack;
+        let on_stack = |a: u64| (stack.0..stack.1).contains(&a);
+        f(&Facts {
+            heap: &self.heap,
+            calls: &self.calls,
+            step: s.step,
+            releaser: &s.releaser,
+            family: &family,
+            on_stack: &on_stack,
+            written: None,
+            contents,
+        })
+    }
+}

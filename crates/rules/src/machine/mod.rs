@@ -1,0 +1,356 @@
+//! The abstract machine: the run as the rules see it.
+//!
+//! It reads the tape while the guest runs ahead, on another CPU. From the records it keeps the heap H and
+//! the freed set F, the pointer map P (which block each register and each cell of memory points to), which
+//! memory was written, and the calls of functions that rules name. At each detection point the rules of that
+//! point are asked.
+//!
+//! Contents of memory are not on the tape. A rule that needs them is asked later, with the guest taken to
+//! that step; until then it is a [`Suspect`].
+
+mod calls;
+pub mod functions;
+mod judge;
+mod operate;
+mod plan;
+mod shadow;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use flow::Values;
+use functions::{Effect, Extent, Function, Model, Role};
+use image::effects::Size;
+use rustc_hash::{FxHashMap, FxHashSet};
+use tape::{Event, Listener, Part, Shape};
+
+use crate::eval::{Bindings, CallEvent, Facts, Value, holds};
+use crate::fold;
+use crate::heap::{Block, BlockId, DIFFERENCE, Family, Freed, Heap, NONE};
+use crate::syntax::PointKind;
+use crate::term::{Checked, Pair};
+pub use plan::Trackers;
+use plan::{Arith, Mix, NO_UNIT, Op, Plan, Source, UNITS};
+use shadow::{Cell, Shadow};
+
+/// Bytes below the stack pointer that a function may use.
+const RED_ZONE: u64 = 128;
+/// Faults that are kept; a broken loop makes millions.
+const MOST: usize = 1000;
+/// A pointer further than this from its block is not one into it: some arithmetic was not followed.
+const FAR: u64 = 1 << 20;
+
+/// What is known of the program's code. It grows while modules are loaded, before they run.
+#[derive(Debug, Default)]
+pub struct Codebase {
+    pub functions: Vec<Function>,
+    /// Entries of functions.
+    pub entries: FxHashMap<u64, u16>,
+    /// The C library and the loader: they are judged by what they were asked to do.
+    pub library: Vec<(u64, u64)>,
+}
+
+/// Where a rule's condition held, or may have held.
+#[derive(Clone, Debug)]
+pub struct Suspect {
+    pub rule: usize,
+    /// The step before which it happened.
+    pub step: u64,
+    pub pc: u64,
+    pub thread: u32,
+    pub bindings: Bindings,
+    pub what: Redex,
+    /// Unless the guest's memory is needed for that.
+    pub certain: bool,
+    /// Family of the function at hand.
+    pub releaser: String,
+}
+
+/// What is about to be done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Redex {
+    Access {
+        address: u64,
+        size: u64,
+        write: bool,
+        /// Number of the register that pointed there.
+        register: Option<u8>,
+        block: BlockId,
+    },
+    /// Something that was never written decides where to go, or which memory is used.
+    Use {
+        register: Option<u8>,
+    },
+    Call {
+        function: String,
+        arguments: [u64; 6],
+    },
+    Return {
+        function: String,
+        result: u64,
+    },
+    /// The program ends.
+    End,
+}
+
+/// A function that has been entered.
+struct Active {
+    function: u16,
+    slot: u64,
+    arguments: [u64; 6],
+    blocks: [BlockId; 6],
+    step: u64,
+    pc: u64,
+}
+
+struct Thread {
+    units: Box<[Cell; UNITS]>,
+    active: Vec<Active>,
+    /// Place of the return address of the innermost of them.
+    slot: u64,
+    /// How many of them are not looked into, and of how many reads are not held against anybody.
+    closed: u32,
+    lenient: u32,
+    /// What the last function inside of a closed one returned.
+    inner: u64,
+    rsp: u64,
+    rbp: u64,
+    fs_base: u64,
+}
+
+impl Thread {
+    fn new() -> Thread {
+        Thread {
+            units: Box::new([Cell::default(); UNITS]),
+            active: Vec::new(),
+            slot: u64::MAX,
+            closed: 0,
+            lenient: 0,
+            inner: 0,
+            rsp: 0,
+            rbp: 0,
+            fs_base: 0,
+        }
+    }
+}
+
+/// The machine, which listens to the tape.
+pub struct Machine {
+    rules: Arc<Vec<Checked>>,
+    pairs: Vec<Pair>,
+    trackers: Trackers,
+    codebase: Arc<Mutex<Codebase>>,
+    /// Set when a fault is found and no others are wanted.
+    enough: Option<Arc<AtomicBool>>,
+    plans: Vec<Plan>,
+    by_code: FxHashMap<usize, u32>,
+    codes: Vec<Arc<tape::Code>>,
+    shapes: Vec<(u32, Shape)>,
+    names: Vec<Function>,
+    pub heap: Heap,
+    pub calls: Vec<CallEvent>,
+    memory: Shadow,
+    thread: u32,
+    now: Thread,
+    others: FxHashMap<u32, Thread>,
+    step: u64,
+    begun: bool,
+    pub suspects: Vec<Suspect>,
+    seen: FxHashSet<(usize, u64)>,
+    derefs: Vec<usize>,
+    /// Rules of accesses that need a look at all of them.
+    curious: bool,
+    patterns: Vec<crate::syntax::Pattern>,
+    ended: bool,
+    /// A system call that was entered, by thread.
+    entered: FxHashMap<u32, [u64; 6]>,
+    stack: (u64, u64),
+}
+
+impl Machine {
+    pub fn new(
+        rules: Arc<Vec<Checked>>,
+        pairs: Vec<Pair>,
+        codebase: Arc<Mutex<Codebase>>,
+        enough: Option<Arc<AtomicBool>>,
+    ) -> Machine {
+        let derefs: Vec<usize> = (0..rules.len()).filter(|i| rules[*i].is_deref()).collect();
+        let trackers = Trackers {
+            blocks: rules.iter().any(|r| {
+                r.is_deref() && !r.asks_written()
+                    || r.point == PointKind::Free
+                    || r.point == PointKind::Call
+            }),
+            unwritten: rules.iter().any(Checked::asks_written),
+        };
+        let curious = derefs.iter().any(|i| !fold::is_quiet(&rules[*i]));
+        let patterns = rules.iter().flat_map(Checked::functions).collect();
+        Machine {
+            rules,
+            pairs,
+            trackers,
+            codebase,
+            enough,
+            plans: Vec::new(),
+            by_code: FxHashMap::default(),
+            codes: Vec::new(),
+            shapes: Vec::new(),
+            names: Vec::new(),
+            heap: Heap::default(),
+            calls: Vec::new(),
+            memory: Shadow::new(),
+            thread: 0,
+            now: Thread::new(),
+            others: FxHashMap::default(),
+            step: 0,
+            begun: false,
+            suspects: Vec::new(),
+            seen: FxHashSet::default(),
+            derefs,
+            curious,
+            patterns,
+            ended: false,
+            entered: FxHashMap::default(),
+            stack: (0, 0),
+        }
+    }
+
+    /// Where the main thread's stack is.
+    pub fn set_stack(&mut self, stack: (u64, u64)) {
+        self.stack = stack;
+    }
+
+    fn learn(&mut self, shapes: &[Shape]) {
+        if shapes.is_empty() {
+            return;
+        }
+        let codebase = self.codebase.clone();
+        let codebase = codebase.lock().expect("nobody panics while holding it");
+        self.names
+            .extend(codebase.functions[self.names.len()..].iter().cloned());
+        let in_library = |pc: u64| codebase.library.iter().any(|(a, b)| (*a..*b).contains(&pc));
+        for s in shapes {
+            let key = Arc::as_ptr(&s.code) as usize;
+            let n = match self.by_code.get(&key) {
+                Some(n) => *n,
+                None => {
+                    let plan = Plan::of(&s.code, self.trackers, &codebase.entries, |pc| {
+                        !in_library(pc)
+                    });
+                    self.plans.push(plan);
+                    self.codes.push(s.code.clone());
+                    let n = self.plans.len() as u32 - 1;
+                    self.by_code.insert(key, n);
+                    n
+                }
+            };
+            self.shapes.push((n, s.clone()));
+        }
+    }
+
+    pub fn function_name(&self, n: u16) -> &str {
+        &self.names[n as usize].name
+    }
+
+    pub fn step(&self) -> u64 {
+        self.step
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Access {
+    address: u64,
+    size: u64,
+    write: bool,
+}
+
+#[derive(Clone, Copy)]
+struct Context<'a> {
+    step: u64,
+    pc: u64,
+    releaser: &'a str,
+    written: Option<bool>,
+}
+
+fn abi_name(nr: u64) -> Option<String> {
+    abi::name(nr).map(|name| format!("sys_{name}"))
+}
+
+fn family_word(family: Family, pairs: &[Pair]) -> String {
+    match family {
+        Family::Declared(n) => match pairs.get(n as usize) {
+            Some(p) => p.allocate.clone(),
+            None => family.word(),
+        },
+        _ => family.word(),
+    }
+}
+
+fn product(list: &[u8], arguments: &[u64; 6]) -> u64 {
+    list.iter()
+        .fold(1u64, |n, i| n.saturating_mul(arguments[*i as usize]))
+}
+
+#[inline]
+fn part(unit: &mut Cell, at: u8, len: u8, bits: u8) {
+    let mask = (((1u32 << len) - 1) << at) as u8;
+    unit.from = NONE;
+    unit.unwritten = unit.unwritten & !mask | bits << at & mask;
+}
+
+/// Where the outcome of arithmetic came from.
+#[inline]
+fn arithmetic(kind: Arith, a: BlockId, b: BlockId) -> BlockId {
+    match (kind, a, b) {
+        (_, NONE, NONE) => NONE,
+        (Arith::Scale, ..) => {
+            if a == DIFFERENCE {
+                DIFFERENCE
+            } else {
+                NONE
+            }
+        }
+        (Arith::Negate, ..) => DIFFERENCE,
+        (Arith::Add, a, NONE) | (Arith::Add, NONE, a) => a,
+        (Arith::Add, DIFFERENCE, DIFFERENCE) => DIFFERENCE,
+        (Arith::Add, ..) => NONE,
+        (Arith::Sub, a, NONE) => a,
+        (Arith::Sub, NONE, _) => DIFFERENCE,
+        (Arith::Sub, a, b) if a == b => NONE,
+        (Arith::Sub, DIFFERENCE, _) => DIFFERENCE,
+        (Arith::Sub, _, DIFFERENCE) => NONE,
+        (Arith::Sub, ..) => DIFFERENCE,
+    }
+}
+
+impl Listener for Machine {
+    fn shapes_heard(&self) -> usize {
+        self.shapes.len()
+    }
+
+    fn hear(&mut self, tape: Part<'_>) {
+        if !std::mem::replace(&mut self.begun, true) {
+            self.step = tape.step;
+        }
+        self.learn(tape.shapes);
+        let (mut at, mut event) = (0, 0);
+        loop {
+            if let Some((n, e)) = tape.events.get(event)
+                && *n as usize <= at
+            {
+                self.event(e);
+                event += 1;
+                continue;
+            }
+            let Some(bytes) = tape.records.get(at..).filter(|b| !b.is_empty()) else {
+                break;
+            };
+            let shape = u32::from_le_bytes(bytes[..4].try_into().expect("four bytes"));
+            at += self.record(bytes, shape);
+        }
+    }
+
+    fn into_any(self: Box<Self>) -> Box<dyn std::any::Any> {
+        self
+    }
+}
