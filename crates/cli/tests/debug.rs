@@ -564,12 +564,16 @@ fn ctrl_c_stops_a_guest_that_runs() {
     let guest = p.build("spin", source, &["-O1"]);
     p.run(&guest, &[]).dies(27);
     let mut typed = Typed::new(&p, &["debug"]);
-    typed.waits_for("(gdb) ");
-    typed.types("continue\n");
-    typed.waits_for("Continuing.");
-    // As the terminal sends it.
-    typed.types("\x03");
-    typed.waits_for("Program received signal SIGINT");
+    loop {
+        typed.waits_for("(gdb) ");
+        typed.types("continue\n");
+        typed.waits_for("Continuing.");
+        // As the terminal sends it. Until the guest runs, it is gdb's own command that it ends.
+        typed.types("\x03");
+        if typed.waits_for_one(&["Program received signal SIGINT", "Quit"]) == 0 {
+            break;
+        }
+    }
     typed.waits_for("(gdb) ");
     typed.types("reverse-stepi\nprint n >= 0\n");
     typed.waits_for("$1 = 1");
@@ -620,11 +624,21 @@ impl Typed {
 
     #[track_caller]
     fn waits_for(&mut self, text: &str) {
-        self.done = harness::until(text, || {
+        self.waits_for_one(&[text]);
+    }
+
+    /// Which of them came first.
+    #[track_caller]
+    fn waits_for_one(&mut self, texts: &[&str]) -> usize {
+        let (at, which) = harness::until(texts[0], || {
             let seen = self.seen.lock().unwrap();
-            let at = seen[self.done..].find(text)?;
-            Some(self.done + at + text.len())
+            let new = &seen[self.done..];
+            let found = (texts.iter().enumerate())
+                .filter_map(|(n, t)| new.find(t).map(|at| (at + t.len(), n)));
+            found.min()
         });
+        self.done += at;
+        which
     }
 }
 

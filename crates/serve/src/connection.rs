@@ -41,7 +41,9 @@ impl Incoming {
                 // be this that lets it run, so that is asked first.
                 let running = runs.load(Ordering::SeqCst);
                 let sent = n > 0 && to.send(buf[..n].to_vec()).is_ok();
-                if running || !sent {
+                // This is none; whoever begins to run meanwhile has not seen it.
+                let late = buf[..n] == [CTRL_C] && runs.load(Ordering::SeqCst);
+                if running || late || !sent {
                     stop.store(true, Ordering::SeqCst);
                 }
                 if !sent {
