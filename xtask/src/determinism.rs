@@ -9,8 +9,9 @@ use crate::{foreign, guests, install, tool};
 use anyhow::Result;
 use std::path::PathBuf;
 
-/// Those where something comes from outside: time, randomness, signals, children, addresses.
-const GUESTS: [&str; 26] = [
+/// Those where something comes from outside: time, randomness, signals, children, addresses; and all
+/// that have threads.
+const GUESTS: [&str; 47] = [
     "basic/big_output.c",
     "basic/floats.c",
     "code/jit.c",
@@ -31,14 +32,35 @@ const GUESTS: [&str; 26] = [
     "signal/registers_kept.c",
     "signal/restart_read.c",
     "signal/timer_position.c",
+    "threads/atomics.c",
+    "threads/barrier.c",
+    "threads/cancellation.c",
+    "threads/crash.c",
     "threads/deadlock.c",
+    "threads/exec.c",
+    "threads/exit_others_blocked.c",
+    "threads/family.c",
+    "threads/fork.c",
+    "threads/futexes.c",
+    "threads/lost_wakeup.c",
+    "threads/many.c",
+    "threads/mutex.c",
+    "threads/names.c",
+    "threads/openmp.c",
+    "threads/orderings.c",
+    "threads/priority_inheritance.c",
     "threads/producer_consumer.c",
     "threads/racy_counter.c",
     "threads/robust.c",
+    "threads/rwlock.c",
+    "threads/semaphore.c",
     "threads/signals.c",
+    "threads/spin.c",
+    "threads/standard.cpp",
     "threads/timeouts.c",
+    "threads/tls.c",
 ];
-const FOREIGN: [&str; 10] = [
+const FOREIGN: [&str; 16] = [
     "sort by column",
     "perl",
     "python clock",
@@ -46,8 +68,14 @@ const FOREIGN: [&str; 10] = [
     "bash builtins",
     "xz -T2",
     "sort --parallel",
+    "zstd -T4",
+    "pigz",
     "b3sum",
+    "ripgrep",
+    "python threading",
+    "python futures",
     "python locks",
+    "sqlite threads",
     "node workers",
 ];
 

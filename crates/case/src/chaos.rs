@@ -9,6 +9,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde::Serialize;
 
@@ -47,6 +48,8 @@ pub struct ChaosReport {
 #[derive(Clone, Debug, Serialize)]
 pub struct Ending {
     pub ended: Ended,
+    /// It was ended because it took too long.
+    pub timed_out: bool,
     /// Its output was not that of the first run.
     pub other_output: bool,
     pub failed: bool,
@@ -95,6 +98,7 @@ fn all_runs(
     };
     let mut normal: Option<(Ended, Option<Vec<u8>>)> = None;
     let mut span = None;
+    let mut time_limit = request.run.time_limit;
     let first_seed = request.run.seed.max(1);
     for n in 1..=request.runs.max(1) {
         let mut run = request.run.clone();
@@ -104,6 +108,7 @@ fn all_runs(
             first_seed + u64::from(n) - 2
         };
         run.chaos = span;
+        run.time_limit = time_limit;
         if report.failure.is_some() {
             run.name = None;
         }
@@ -120,14 +125,17 @@ fn all_runs(
         }
         if span.is_none() {
             span = Some(at_work(store, &done));
+            // A schedule may be slow, or one under which the threads wait for each other for ever.
+            time_limit.get_or_insert(PATIENCE + Duration::from_micros(done.cost.wall) * 10);
         }
         let (reference, expected_output) =
             normal.get_or_insert_with(|| (done.ended.clone(), printed.clone()));
         let other_output = printed != *expected_output;
-        let failed = other_output || fails(&done.ended, reference, &request.expect);
+        let failed =
+            done.timed_out || other_output || fails(&done.ended, reference, &request.expect);
         report.runs = n;
         report.failed += u32::from(failed);
-        count(&mut report.endings, &done.ended, other_output, failed);
+        count(&mut report.endings, &done, other_output, failed);
         if failed && report.failure.is_none() {
             report.failure = Some(Failure {
                 run: n,
@@ -147,6 +155,9 @@ fn all_runs(
     Ok(report)
 }
 
+/// What a run may take, besides ten times what the first one took.
+const PATIENCE: Duration = Duration::from_secs(10);
+
 /// Signals by which people end a program.
 const ENDING: [i32; 5] = [
     nix::libc::SIGINT,
@@ -164,12 +175,16 @@ fn fails(ended: &Ended, reference: &Ended, expect: &[i32]) -> bool {
     }
 }
 
-fn count(endings: &mut Vec<Ending>, ended: &Ended, other_output: bool, failed: bool) {
-    let same = |e: &&mut Ending| e.ended == *ended && e.other_output == other_output;
+fn count(endings: &mut Vec<Ending>, done: &RunReport, other_output: bool, failed: bool) {
+    let ended = &done.ended;
+    let same = |e: &&mut Ending| {
+        (&e.ended, e.timed_out, e.other_output) == (ended, done.timed_out, other_output)
+    };
     match endings.iter_mut().find(same) {
         Some(e) => e.runs += 1,
         None => endings.push(Ending {
             ended: ended.clone(),
+            timed_out: done.timed_out,
             other_output,
             failed,
             runs: 1,

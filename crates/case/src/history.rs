@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::rc::Rc;
 
-use flow::{Execution, FrameId, Node};
+use flow::{Execution, Node};
 use image::{Evaluated, ValuePlace};
 use serde::Serialize;
 
@@ -95,19 +95,6 @@ impl Traced {
         }
     }
 
-    /// The instruction itself if it is the user's own, else the call that led to it, if there is one.
-    fn shown(&self, node: Node, mut frame: FrameId) -> Node {
-        let mut at = node;
-        while !is_own(&self.program, at.pc) {
-            let f = self.roll.frame(frame);
-            if f.call.pc == 0 {
-                return node;
-            }
-            (at, frame) = (f.call, f.parent);
-        }
-        at
-    }
-
     /// Evaluates an expression where the guest stands.
     pub(crate) fn evaluate(&self, expression: &str) -> Result<Evaluated, Error> {
         let mut registers = moment::registers(&self.replay.regs());
@@ -185,10 +172,14 @@ pub(crate) fn history(
         )));
     };
     let mut writes = Vec::new();
+    // What a library wrote, the call of it wrote.
+    let mut shown = Vec::new();
     let mut more = false;
-    traced.roll.writes(addr, size, now.at.step, |w| {
+    traced.roll.writes(addr, size, now.at.step, |view, w| {
         more = writes.len() == request.most;
         if !more {
+            let own = view.shown(w.node, w.frame, |pc| is_own(&traced.program, pc));
+            shown.push(own.unwrap_or(w.node));
             writes.push(w);
         }
         !more
@@ -205,11 +196,6 @@ pub(crate) fn history(
         values.push(render(&bytes[..n]));
     }
     values.reverse();
-    // What a library wrote, the call of it wrote.
-    let shown: Vec<Node> = writes
-        .iter()
-        .map(|w| traced.shown(w.node, w.frame))
-        .collect();
     let mut report = Report::new(&traced);
     report.number(shown.iter().copied());
     let list = writes

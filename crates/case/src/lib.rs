@@ -15,6 +15,7 @@ mod error;
 mod frames;
 mod history;
 mod info;
+mod limit;
 mod locate;
 mod meta;
 mod moment;

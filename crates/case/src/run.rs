@@ -7,13 +7,14 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
 
 use crate::Error;
 use crate::cost::{Clock, Cost};
 use crate::crash::{self, CrashReport};
+use crate::limit::Limit;
 use crate::meta::{self, Ended, Figures, Meta};
 use crate::program;
 use crate::schedule;
@@ -34,6 +35,8 @@ pub struct RunRequest {
     pub schedule: Option<PathBuf>,
     /// Hostile turns between these steps; see [`ChaosRequest`](crate::ChaosRequest).
     pub chaos: Option<(u64, u64)>,
+    /// A guest that takes longer is ended.
+    pub time_limit: Option<Duration>,
 }
 
 /// Told of a guest in which no thread can run, though a signal might help.
@@ -51,6 +54,8 @@ pub(crate) struct Surroundings {
 pub struct RunReport {
     pub recording: RecordingName,
     pub ended: Ended,
+    /// It was ended because it took too long.
+    pub timed_out: bool,
     pub figures: Figures,
     pub cost: Cost,
     pub notes: Vec<String>,
@@ -115,7 +120,14 @@ pub(crate) fn run(
         }
     });
     clock.started();
+    let limit = request.time_limit;
+    let limit = limit.map(|t| Limit::start(recorder.pid(), t)).transpose();
+    let limit = limit.map_err(|error| Error::Engine {
+        name: name.clone(),
+        error: guest::Error::Os("pidfd_open", error),
+    })?;
     let result = recorder.run();
+    let timed_out = limit.is_some_and(Limit::stop);
     clock.reporting = *reporting.borrow();
     let cost = clock.stop();
     meta.cost = Some(cost.clone());
@@ -132,6 +144,7 @@ pub(crate) fn run(
             Ok(RunReport {
                 recording: RecordingName(name),
                 ended: done.end.into(),
+                timed_out,
                 figures,
                 cost,
                 notes: done.notes,

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use flow::{Controls, Criterion, Kind, Node, Options, Slicer};
+use flow::{Classes, Controls, Criterion, Joined, Kind, Merged, Node, Options, Slicer};
 use iced_x86::{Decoder, DecoderOptions};
 use image::cfg::Graphs;
 use image::effects::{Effects, Place, RegRange};
@@ -176,24 +176,32 @@ pub(crate) fn slice(
         step: criterion.roots.first().copied().unwrap_or(criterion.step),
         pc: criterion.pc,
     };
-    let mut slicer = Slicer::new(criterion, options, &mut facts);
+    let codes = &traced.roll.codes;
+    let mut slicer = Slicer::new(codes, criterion, options, &mut facts, Merged::default());
     let interrupt = traced.interrupt.clone();
     slicer.walk(&traced.roll, || !interrupt.load(Ordering::Relaxed));
     if interrupt.load(Ordering::Relaxed) {
         return Err(Error::Interrupted);
     }
-    let (nodes, edges, edge_count) = (slicer.nodes, slicer.edges, slicer.edge_count);
+    let (nodes, edges) = (slicer.nodes(), slicer.edges);
     let mut report = Report::new(&traced);
-    report.number(edges.iter().flat_map(|e| [e.from, e.to]).chain([at]));
+    let ends = edges.iter().flat_map(|j| [j.edge.from, j.edge.to]);
+    report.number(ends.chain([at]));
     let statements = report.statements(&nodes, &edges);
+    let mut at = report.instance(at);
+    if let Point::Line { line, .. } = point {
+        // The line that was asked for; what was inlined into it has others.
+        at.nth = traced.times_at(&point, at.step)?;
+        at.place.line = Some(line);
+    }
     Ok(SliceReport {
-        at: report.instance(at),
+        at,
         recording: RecordingName(traced.name.clone()),
         about,
         statements,
         figures: SliceFigures {
             instructions: nodes.values().map(|t| t.count).sum(),
-            dependences: edge_count,
+            dependences: edges.count,
             steps: traced.steps,
             tape_bytes: traced.roll.bytes(),
             windows: 1,
@@ -248,9 +256,10 @@ fn criterion(
         }
         About::Everything => match found {
             Some(e) => {
-                let at = traced.statement(e);
-                c.step = at.last().map_or(e.step, |s| s + 1);
-                c.roots = at;
+                let at = traced.statement(point, e);
+                c.pc = at[0].pc;
+                c.roots = at.iter().map(|e| e.step).collect();
+                c.step = c.roots.last().map_or(e.step, |s| s + 1);
                 words.push("everything used there".to_owned());
             }
             None => crash_uses(traced, &mut c, &mut words),
@@ -332,6 +341,18 @@ pub(crate) fn number(text: &str) -> Option<u64> {
     }
 }
 
+/// Dependences between two statements that are the same to a reader.
+#[derive(PartialEq, Eq, Hash)]
+enum Through {
+    Control,
+    Register(RegRange),
+    /// A global variable, or memory that has no name.
+    Memory(Option<u64>),
+}
+
+/// File and line, or where there is no line, the code.
+type PlaceKey = (Option<PathBuf>, Option<u32>, Option<String>);
+
 /// From instructions to statements.
 pub(crate) struct Report<'a> {
     traced: &'a Traced,
@@ -339,7 +360,7 @@ pub(crate) struct Report<'a> {
     places: FxHashMap<u64, u32>,
     /// All places, and their numbers.
     list: Vec<SourcePlace>,
-    by_place: HashMap<SourcePlace, u32>,
+    by_place: HashMap<PlaceKey, u32>,
     numbers: FxHashMap<Node, u64>,
 }
 
@@ -359,7 +380,12 @@ impl<'a> Report<'a> {
             return n;
         }
         let place = self.traced.place(pc);
-        let n = *self.by_place.entry(place.clone()).or_insert_with(|| {
+        // A line is one place, whatever it is inlined into.
+        let key = match place.line {
+            Some(line) => (place.file.clone(), Some(line), None),
+            None => (None, None, place.code.clone()),
+        };
+        let n = *self.by_place.entry(key).or_insert_with(|| {
             self.list.push(place);
             self.list.len() as u32 - 1
         });
@@ -374,8 +400,9 @@ impl<'a> Report<'a> {
         list.dedup();
         let mut lines: FxHashMap<u32, usize> = FxHashMap::default();
         let mut files = HashMap::new();
-        let mut starts: FxHashMap<u64, usize> = FxHashMap::default();
-        let mut of: Vec<Option<usize>> = Vec::with_capacity(list.len());
+        // An instruction may begin several lines.
+        let mut starts = Classes::default();
+        let mut of: Vec<usize> = Vec::with_capacity(list.len());
         for n in &list {
             let place = self.place(n.pc);
             let next = lines.len();
@@ -386,31 +413,18 @@ impl<'a> Report<'a> {
                         .entry(file.clone())
                         .or_insert_with(|| self.traced.program.line_starts(file));
                     for a in known.get(&line).into_iter().flatten() {
-                        starts.insert(*a, next);
+                        starts.entry(*a).or_default().push(next);
                     }
                 }
                 next
             });
-            of.push(Some(id));
+            of.push(id);
         }
-        let mut counts = vec![0u64; lines.len()];
-        let mut next = 0;
-        let mut answer = |before: u64, counts: &[u64]| {
-            while let Some(n) = list.get(next).filter(|n| n.step < before) {
-                let nth = of[next].map_or(0, |line| counts[line]);
-                self.numbers.insert(*n, nth);
-                next += 1;
-            }
-        };
-        self.traced.roll.executions(
-            |pc| starts.contains_key(&pc),
-            |e| {
-                answer(e.step, &counts);
-                counts[starts[&e.pc]] += 1;
-                true
-            },
-        );
-        answer(u64::MAX, &counts);
+        let steps: Vec<u64> = list.iter().map(|n| n.step).collect();
+        let numbers = &mut self.numbers;
+        self.traced.roll.counts_at(&starts, &steps, |n, count| {
+            numbers.insert(list[n], count(of[n]));
+        });
     }
 
     pub(crate) fn instance(&mut self, node: Node) -> Instance {
@@ -427,7 +441,7 @@ impl<'a> Report<'a> {
     fn statements(
         &mut self,
         nodes: &FxHashMap<u64, flow::Times>,
-        edges: &[flow::Edge],
+        edges: &Merged,
     ) -> Vec<Statement> {
         let mut statements: FxHashMap<u32, Statement> = FxHashMap::default();
         for (&pc, times) in nodes {
@@ -445,8 +459,8 @@ impl<'a> Report<'a> {
             s.first = s.first.min(times.first);
             s.last = s.last.max(times.last);
         }
-        let mut merged: FxHashMap<(u32, u32, Kind), (flow::Edge, u64)> = FxHashMap::default();
-        for e in edges {
+        let mut merged: FxHashMap<(u32, u32, Through), (flow::Edge, u64)> = FxHashMap::default();
+        for Joined { edge: e, times, .. } in edges.iter() {
             let (from, to) = (self.place(e.from.pc), self.place(e.to.pc));
             let own = from == to
                 && self.numbers.get(&e.from) == self.numbers.get(&e.to)
@@ -455,8 +469,9 @@ impl<'a> Report<'a> {
                 // Within one execution of a statement.
                 continue;
             }
-            let entry = merged.entry((from, to, e.kind)).or_insert((*e, 0));
-            entry.1 += 1;
+            let through = self.through(e.kind);
+            let entry = merged.entry((from, to, through)).or_insert((*e, 0));
+            entry.1 += times;
             if e.from.step > entry.0.from.step {
                 entry.0 = *e;
             }
@@ -486,6 +501,17 @@ impl<'a> Report<'a> {
             });
         }
         list
+    }
+
+    fn through(&self, kind: Kind) -> Through {
+        match kind {
+            Kind::Control => Through::Control,
+            Kind::Register(r) => Through::Register(r),
+            Kind::Memory { addr, .. } => {
+                let symbol = self.traced.program.data_symbol(addr);
+                Through::Memory(symbol.map(|s| s.start))
+            }
+        }
     }
 
     fn why(&self, e: &flow::Edge) -> (&'static str, String) {

@@ -1,6 +1,7 @@
 //! A recording replayed once with the tape on: what ran, and the guest at its end.
 
 use std::collections::{HashMap, HashSet};
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -20,6 +21,10 @@ use crate::store::Store;
 
 /// Steps between two words on the progress.
 const STRIDE: u64 = 50_000_000;
+
+/// Where the tape of a recording is kept, and from how many bytes on it is.
+const TAPE: &str = "tape";
+const WORTH_SAVING: usize = 1 << 20;
 
 pub(crate) struct Traced {
     pub(crate) name: String,
@@ -60,9 +65,15 @@ impl Traced {
         replay
             .keep_checkpoints(guest::Spacing::default())
             .map_err(wrong)?;
-        let roll = Roll::new(Codes::default());
-        replay.tape(Box::new(roll)).map_err(wrong)?;
         let steps = meta.figures.as_ref().map(|f| f.steps);
+        // A tape that is damaged, or of another version, is made again.
+        let saved = folder.join(TAPE);
+        let known = Roll::open(&saved).ok();
+        let known = known.filter(|r| Some(r.end_step()) == steps);
+        if known.is_none() {
+            let roll = Roll::new(Codes::default());
+            replay.tape(Box::new(roll)).map_err(wrong)?;
+        }
         let end = loop {
             let step = replay.step().map_err(wrong)?;
             match replay.run(&Until::step(step + STRIDE)).map_err(wrong)? {
@@ -71,11 +82,19 @@ impl Traced {
                 _ => audience.progress(replay.step().map_err(wrong)?, steps),
             }
         };
-        let roll = replay.end_tape().map_err(wrong)?;
-        let roll = roll
-            .into_any()
-            .downcast::<Roll>()
-            .expect("the listener that was given");
+        let roll = match known {
+            Some(roll) => roll,
+            None => {
+                let roll = replay.end_tape().map_err(wrong)?;
+                let roll = roll.into_any().downcast::<Roll>();
+                let roll = *roll.expect("the listener that was given");
+                if roll.bytes() > WORTH_SAVING {
+                    // Where there is no room, the next question takes longer, and that is all.
+                    let _ = roll.save(&saved);
+                }
+                roll
+            }
+        };
         let mappings = replay.mappings().map_err(wrong)?;
         let program = moment::program(&mappings, replay.names());
         let steps = replay.step().map_err(wrong)?;
@@ -84,7 +103,7 @@ impl Traced {
         Ok(Traced {
             name,
             replay,
-            roll: *roll,
+            roll,
             program,
             end,
             steps,
@@ -141,15 +160,30 @@ impl Traced {
         format!("{kind}{addr:#x}+{len}")
     }
 
-    /// The steps of the statement that begins with this execution: its line, in the same call.
-    pub(crate) fn statement(&self, first: Execution) -> Vec<u64> {
-        let line = |pc| {
-            let p = self.place(pc);
-            (p.file, p.line)
+    /// The executions that make up the statement of which this is one: its line, in the same call.
+    /// What was inlined into the line is passed over like a call, unless there is nothing else.
+    pub(crate) fn statement(&self, point: &Point, first: Execution) -> Vec<Execution> {
+        let places = self.program.locate(first.pc);
+        let asked = match point {
+            Point::Line { line, .. } => places.iter().find(|p| p.line == Some(*line)),
+            _ => None,
         };
-        let wanted = line(first.pc);
-        let mut steps = Vec::new();
-        let mut lines: HashMap<u64, bool> = HashMap::new();
+        let Some(wanted) = asked.or(places.first()) else {
+            return vec![first];
+        };
+        let is_it = |file: &Option<PathBuf>, line| *file == wanted.file && line == wanted.line;
+        // How deep in what was inlined the line is that an instruction belongs to.
+        let depth = |pc| {
+            let places = self.program.locate(pc);
+            let found = places.iter().position(|p| is_it(&p.file, p.line));
+            found.or_else(|| {
+                let rows = self.program.lines_at(pc);
+                let here = |(file, line)| is_it(&Some(file), Some(line));
+                rows.into_iter().any(here).then_some(0)
+            })
+        };
+        let (mut own, mut inlined) = (Vec::new(), Vec::new());
+        let mut known: HashMap<u64, Option<usize>> = HashMap::new();
         self.roll.executions_from(
             first.step,
             |_| true,
@@ -161,14 +195,19 @@ impl Traced {
                     // Inside a call; or the statement has returned.
                     return e.frame > first.frame;
                 }
-                let same = *lines.entry(e.pc).or_insert_with(|| line(e.pc) == wanted);
-                if same || e.step == first.step {
-                    steps.push(e.step);
+                match *known.entry(e.pc).or_insert_with(|| depth(e.pc)) {
+                    Some(0) => own.push(e),
+                    Some(_) => inlined.push(e),
+                    None => return false,
                 }
-                same || e.step == first.step
+                true
             },
         );
-        steps
+        match (own.is_empty(), inlined.is_empty()) {
+            (false, _) => own,
+            (true, false) => inlined,
+            (true, true) => vec![first],
+        }
     }
 
     /// The addresses at which a line or a function is reached.
@@ -196,6 +235,16 @@ impl Traced {
             )));
         }
         Ok(found)
+    }
+
+    /// How often a line or a function had been reached, up to a step.
+    pub(crate) fn times_at(&self, point: &Point, step: u64) -> Result<u64, Error> {
+        let addresses = self.addresses(point)?.into_iter();
+        let class = addresses.map(|a| (a, smallvec::smallvec![0])).collect();
+        let mut times = 0;
+        let roll = &self.roll;
+        roll.counts_at(&class, &[step], |_, count| times = count(0));
+        Ok(times)
     }
 
     /// The execution that a point names. `None` for a place at which nothing was executed: the end.
@@ -231,23 +280,20 @@ impl Traced {
             }
             Point::Line { nth, .. } | Point::Function { nth, .. } => {
                 let wanted = self.addresses(point)?;
-                let mut n = 0;
-                self.roll.executions(
-                    |pc| wanted.contains(&pc),
-                    |e| {
-                        n += 1;
-                        found = Some(e);
-                        nth.is_none_or(|nth| n < nth)
-                    },
-                );
-                if nth.is_some_and(|nth| n < nth) || n == 0 {
+                let wanted = |pc| wanted.contains(&pc);
+                let one = match nth {
+                    Some(nth) => self.roll.nth_execution(wanted, *nth),
+                    None => self.roll.last_execution(wanted).ok_or(0),
+                };
+                let one = one.map_err(|n| {
                     let times = match n {
                         0 => "never".to_owned(),
                         1 => "once".to_owned(),
                         n => format!("{n} times"),
                     };
-                    return Err(Error::NoSuchPlace(format!("`{point}` was reached {times}")));
-                }
+                    Error::NoSuchPlace(format!("`{point}` was reached {times}"))
+                });
+                found = Some(one?);
             }
         }
         Ok(found)

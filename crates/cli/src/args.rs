@@ -127,6 +127,11 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["chaos", "seed"])]
     pub(crate) schedule: Option<PathBuf>,
 
+    /// End the program if it takes longer [default: none; with --chaos: 10 s and ten times what the
+    /// first run took]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub(crate) timeout: Option<Duration>,
+
     /// Run up to N times under hostile schedules, stop at the first failure and keep that
     #[arg(long, value_name = "N", num_args = 0..=1, default_missing_value = "50", value_parser = runs)]
     pub(crate) chaos: Option<u32>,
@@ -573,6 +578,13 @@ fn runs(text: &str) -> Result<u32, String> {
         Ok(n) if n > 0 => Ok(n),
         _ => Err("a number of runs is wanted here; put `--` before the program".to_owned()),
     }
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let number = text.parse().ok().filter(|s| *s > 0.0);
+    number
+        .and_then(|s| Duration::try_from_secs_f64(s).ok())
+        .ok_or_else(|| "a number of seconds is wanted here, such as 10 or 0.5".to_owned())
 }
 
 /// Steps are printed with commas; they may be typed back that way.

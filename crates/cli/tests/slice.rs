@@ -190,3 +190,77 @@ int main(void) { copy(text); return 0; }
     r.exits(0);
     assert!(lines(&json(&r.err)).contains(&7), "who wrote the slot");
 }
+
+/// The second question is answered from the tape that the first one left, and so is one after that
+/// tape was damaged.
+#[test]
+fn the_tape_is_kept() {
+    let source = "\
+int table[64];
+int main(void) {
+    int sum = 0;
+    for (int i = 0; i < 200000; i++) {
+        table[i % 64] += i;
+        sum ^= table[i % 17];
+    }
+    return sum & 63;
+}
+";
+    let p = Place::new();
+    let guest = p.build("kept", source, &["-O1"]);
+    p.run(&guest, &[]);
+    let ask = || {
+        let r = p.say(&["slice", "--at", "kept.c:8", "--json"]);
+        r.exits(0);
+        let mut report = json(&r.err);
+        for name in ["replay_seconds", "slice_seconds"] {
+            report["figures"][name] = Value::Null;
+        }
+        report
+    };
+    let first = ask();
+    let name = p.names().remove(0);
+    let tape = p.recordings().join(&name).join("tape");
+    let whole = fs::read(&tape).expect("a tape");
+    let steps = first["figures"]["steps"].as_u64().expect("steps");
+    assert!(
+        (whole.len() as u64) < steps / 2,
+        "{} bytes for {steps} instructions",
+        whole.len()
+    );
+    assert_eq!(ask(), first, "from the tape");
+    fs::write(&tape, &whole[..whole.len() / 2]).unwrap();
+    assert_eq!(ask(), first, "with half of the tape");
+    assert_eq!(fs::read(&tape).unwrap().len(), whole.len(), "made again");
+}
+
+/// A call that the compiler put in line belongs to the statement as any other.
+#[test]
+fn a_statement_with_an_inlined_call() {
+    let source = "\
+volatile int seed = 7, other = 5;
+static inline __attribute__((always_inline)) int mix(int n) {
+    int sum = 0;
+    for (int i = 0; i < n; i++)
+        sum += seed + i;
+    return sum;
+}
+int main(void) {
+    volatile int total = other;
+    total += mix(total);
+    return total & 63;
+}
+";
+    let p = Place::new();
+    let guest = p.build("inlined", source, &["-O2"]);
+    p.run(&guest, &[]);
+    let r = p.say(&["slice", "--at", "inlined.c:10", "--json"]);
+    r.exits(0);
+    let report = json(&r.err);
+    assert_eq!(
+        (&report["at"]["line"], &report["at"]["nth"]),
+        (&10.into(), &1.into())
+    );
+    let found = lines(&report);
+    assert!(found.is_superset(&BTreeSet::from([5, 9])), "{found:?}");
+}

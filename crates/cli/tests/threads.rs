@@ -196,3 +196,56 @@ fn chaos_gives_every_run_the_same_input() {
     let ran = finish_child(child);
     ran.exits(0).says("4 runs, 0 failed");
 }
+
+#[test]
+fn chaos_finds_a_race_that_each_thread_runs_once() {
+    let source = "\
+#include <pthread.h>
+int x;
+static void *once(void *p) { int t = x; x = t + 1; return 0; }
+int main(void)
+{
+    pthread_t a, b;
+    pthread_create(&a, 0, once, 0);
+    pthread_create(&b, 0, once, 0);
+    pthread_join(a, 0);
+    pthread_join(b, 0);
+    return x != 2;
+}
+";
+    let p = Place::new();
+    let program = p.build("once", source, &["-O0", "-pthread"]);
+    run(&p, &["--chaos", "400", "--name", "lost"], &program).exits(1);
+    p.say(&["replay", "lost"]).exits(1);
+}
+
+#[test]
+fn a_run_that_takes_too_long_is_ended_where_it_is() {
+    let source = "\
+#include <pthread.h>
+volatile int flag, n;
+static void *turns(void *p) { while (!flag) n++; return 0; }
+int main(void)
+{
+    pthread_t t;
+    pthread_create(&t, 0, turns, 0);
+    return pthread_join(t, 0);
+}
+";
+    const SIGXCPU: i32 = 24;
+    let p = Place::new();
+    let program = p.build("endless", source, &["-O1", "-pthread"]);
+    let ran = run(&p, &["--timeout", "0.5"], &program);
+    ran.dies(SIGXCPU);
+    ran.says("the program took longer than 0.5 s and was ended");
+    ran.says("turns (p=");
+    let again = p.say(&["replay", "--all-threads"]);
+    again.dies(SIGXCPU);
+    again.says("turns (p=");
+    let ran = run(&p, &["--chaos", "3", "--timeout", "0.5"], &program);
+    ran.exits(1);
+    ran.says("run 1 failed: took too long and was ended");
+    for wrong in ["0", "-1", "soon"] {
+        run(&p, &[&format!("--timeout={wrong}")], &program).exits(2);
+    }
+}

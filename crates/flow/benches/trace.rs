@@ -6,12 +6,10 @@
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::hint::black_box;
-use std::io::{Read, Write};
 use std::path::Path;
-use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use flow::{Codes, Item, Roll, Step, Values, What};
+use flow::{Codes, Item, Roll, Step, Values, View, What};
 use guest::{Launch, Recorder, Replay, Until};
 use image::effects::{self, SIZE, Size};
 use nix::sys::resource::{UsageWho, getrusage};
@@ -47,19 +45,20 @@ fn main() {
     }
     let roll = kept.expect("at least one round");
     check(&roll);
-    let (mut pass, mut pieces) = (f64::INFINITY, 0);
+    let mut pass = f64::INFINITY;
     for _ in 0..ROUNDS {
         let begun = Instant::now();
         let mut writers = Writers::new(&roll);
-        roll.forward(|item| {
-            writers.item(item);
+        roll.forward(|view, item| {
+            writers.item(view, item);
             true
         });
         pass = pass.min(begun.elapsed().as_secs_f64());
-        pieces = writers.pieces;
         black_box(&writers.pages);
     }
-    let compressed = compressed(&roll, pieces).map_or("null".to_owned(), |n| n.to_string());
+    let file = folder.path().join("tape");
+    roll.save(&file).expect("the tape can be saved");
+    let compressed = std::fs::metadata(&file).expect("the file").len();
     println!(
         "{{\"steps\":{steps},\"guest_cpu_seconds\":{cpu},\"wall_seconds\":{wall},\"tape_bytes\":{},\
          \"compressed_bytes\":{compressed},\"last_writer_seconds\":{pass}}}",
@@ -93,32 +92,6 @@ fn children() -> f64 {
     total as f64 / 1e6
 }
 
-/// Bytes of the records after `zstd -1`, if there is such a program.
-fn compressed(roll: &Roll, pieces: u32) -> Option<usize> {
-    let mut zstd = Command::new("zstd")
-        .args(["-1", "-q", "-c"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .ok()?;
-    let (mut to, mut from) = (zstd.stdin.take()?, zstd.stdout.take()?);
-    let count = std::thread::spawn(move || {
-        let (mut buffer, mut total) = (vec![0; 1 << 16], 0);
-        loop {
-            match from.read(&mut buffer) {
-                Ok(0) | Err(_) => return total,
-                Ok(n) => total += n,
-            }
-        }
-    });
-    for piece in 0..pieces {
-        to.write_all(roll.values(piece, 0)).ok()?;
-    }
-    drop(to);
-    let total = count.join().ok()?;
-    zstd.wait().ok()?.success().then_some(total)
-}
-
 /// Registers are cells too: [`SIZE`] bytes of them.
 const REGISTER_CELLS: usize = (SIZE as usize).div_ceil(8);
 /// Cells of a page of the table: 512 KiB of guest memory.
@@ -148,8 +121,6 @@ struct Writers<'a> {
     /// Registers of the threads that do not run.
     others: HashMap<u32, Registers>,
     stretches: Vec<(u64, u64)>,
-    /// Pieces of the roll seen.
-    pieces: u32,
 }
 
 impl<'a> Writers<'a> {
@@ -167,19 +138,17 @@ impl<'a> Writers<'a> {
             thread: 0,
             others: HashMap::new(),
             stretches: Vec::new(),
-            pieces: 0,
         }
     }
 
     #[inline]
-    fn item(&mut self, item: &Item) {
+    fn item(&mut self, view: &View<'_>, item: &Item) {
         if item.thread != self.thread {
             self.turn(item.thread);
         }
         let roll = self.roll;
         match item.what {
             What::Record {
-                piece,
                 at,
                 shape,
                 rsp,
@@ -187,9 +156,8 @@ impl<'a> Writers<'a> {
                 fs_base,
                 ..
             } => {
-                self.pieces = piece + 1;
                 let values = Values {
-                    record: roll.values(piece, at),
+                    record: view.values(at),
                     rsp,
                     rbp,
                     fs_base,
@@ -218,9 +186,8 @@ impl<'a> Writers<'a> {
                     }
                 }
             }
-            What::Event { piece, n } => {
-                self.pieces = piece + 1;
-                let (registers, memory) = written(roll.event(piece, n));
+            What::Event(n) => {
+                let (registers, memory) = written(view.event(n));
                 for cell in registers {
                     self.registers[cell] = item.step + 1;
                 }
@@ -322,12 +289,11 @@ fn check(roll: &Roll) {
     let mut memory: HashMap<u64, u64> = HashMap::new();
     let mut registers: HashMap<(u32, usize), u64> = HashMap::new();
     let mut thread = 0;
-    roll.forward(|item| {
-        writers.item(item);
+    roll.forward(|view, item| {
+        writers.item(view, item);
         thread = item.thread;
         match item.what {
             What::Record {
-                piece,
                 at,
                 shape,
                 rsp,
@@ -336,7 +302,7 @@ fn check(roll: &Roll) {
                 ..
             } => {
                 let values = Values {
-                    record: roll.values(piece, at),
+                    record: view.values(at),
                     rsp,
                     rbp,
                     fs_base,
@@ -356,8 +322,8 @@ fn check(roll: &Roll) {
                     }
                 }
             }
-            What::Event { piece, n } => {
-                let (cells, list) = written(roll.event(piece, n));
+            What::Event(n) => {
+                let (cells, list) = written(view.event(n));
                 for cell in cells {
                     registers.insert((thread, cell), item.step + 1);
                 }

@@ -5,15 +5,25 @@
 
 #![forbid(unsafe_code)]
 
+mod asked;
+mod codes;
 mod history;
 mod plan;
+mod reader;
 mod roll;
+mod saved;
 mod slice;
+mod sources;
 mod terms;
 mod wanted;
 
+pub use codes::{Codes, InsnId};
 pub use history::Write;
 pub use plan::{Plan, Spot, Step, Values};
-pub use roll::{Codes, Execution, Frame, FrameId, Item, Roll, What};
+pub use reader::{Frame, FrameId};
+pub use roll::{Classes, Execution, Item, Roll, Sizes, View, What};
+pub use saved::Damaged;
 pub use slice::Slicer;
-pub use terms::{Controls, Criterion, Edge, Kind, Node, OUTSIDE, Options, Times};
+pub use terms::{
+    Controls, Criterion, Edge, Edges, Joined, Kind, Merged, Node, OUTSIDE, Options, Times,
+};

@@ -1,6 +1,7 @@
 //! What a reader of the tape wants to know of a superblock, worked out once.
 
-use crate::roll::FrameId;
+use crate::codes::InsnId;
+use crate::reader::FrameId;
 use iced_x86::{Decoder, DecoderOptions, Instruction, Mnemonic, OpKind, Register};
 use image::effects::{self, Access, Control, Effects, Place, RegRange, Segment, Size};
 use tape::{Code, Known, Term, What, slot};
@@ -8,6 +9,7 @@ use tape::{Code, Known, Term, What, slot};
 /// An instruction with what the tape tells about it.
 pub struct Step {
     pub pc: u64,
+    pub id: InsnId,
     pub len: u8,
     pub effects: Effects,
     pub spots: Vec<Spot>,
@@ -20,6 +22,8 @@ pub struct Step {
     pub frames: bool,
     /// Registers it writes, as a [`Mask`].
     pub(crate) writes: Mask,
+    /// Writes to memory.
+    pub stores: bool,
     pub may_branch: bool,
     /// Goes to where the program says: perhaps out of the function.
     pub leaves: bool,
@@ -250,7 +254,9 @@ impl Step {
         let writes = effects.registers_written().fold(0, |m, r| m | mask(r));
         Step {
             pc: insn.pc,
+            id: 0,
             len: insn.len,
+            stores: effects.accesses.iter().any(|a| a.writes),
             spots: spots.collect(),
             condition: find(known, What::Condition),
             keeps: keeps(&decoded),

@@ -1,73 +1,94 @@
-//! A kept piece of tape that can be walked in both directions.
+//! Tape that is kept and can be walked in both directions.
 //!
-//! Records have no length of their own, so a tape can be followed only forward. A [`Roll`] keeps the
-//! reader's state at the beginning of every few records, expands that many at a time, and so gives
-//! them last to first.
+//! Records have no length of their own, so a tape can be followed only forward. A [`Roll`] cuts it
+//! into *chunks*, keeps the reader's state at the beginning of each, and unrolls one at a time, on
+//! another CPU than the walk where there is one; so it gives them last to first as well.
 //!
-//! Following includes the calls: each gets a *frame*, which is over when it returns, or when after
-//! an indirect jump the stack pointer has passed the place of its return address. Where that was
-//! `longjmp` or an exception, what is executed next has a frame of its own, which that jump began:
-//! it is the reason why control came there.
+//! What is kept of a run that is long: chunks are compressed once there are many, and of the calls
+//! only those that are open where a chunk ends; the others are found again when it is unrolled.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::mpsc::{channel, sync_channel};
 
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
-use tape::{Code, Event, Listener, Part, Shape};
+use tape::{Event, Listener, Part};
 
-use crate::plan::{Plan, Values};
+use crate::codes::Codes;
+use crate::reader::{Frame, FrameId, Frames, Reader};
+use crate::saved::Saved;
 use crate::terms::Node;
 
-/// Records between two kept states.
-const SPACING: usize = 64;
+/// Events of a full chunk.
+const MANY_EVENTS: usize = 16 << 10;
+/// Of the compression.
+const LEVEL: i32 = 1;
 
-/// Number of a call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct FrameId(pub u32);
-
+/// How a roll is cut, in bytes of records.
 #[derive(Clone, Copy, Debug)]
-pub struct Frame {
-    pub parent: FrameId,
-    /// The call, or what a signal interrupted.
-    pub call: Node,
-    /// Where the return address is; the frame is over when the stack is above that.
-    pub slot: u64,
+pub struct Sizes {
+    /// A chunk is full with so many.
+    pub chunk: usize,
+    /// What is kept beyond this is compressed. Following it takes twice as long then.
+    pub raw: usize,
 }
 
-/// The state of a reader between two records.
-#[derive(Clone, Debug)]
-struct Reader {
-    step: u64,
-    /// The last instruction executed, or where the guest stood when the tracer had it.
-    pc: u64,
-    rsp: u64,
-    rbp: u64,
-    fs_base: u64,
-    thread: u32,
-    frame: FrameId,
-    /// Number of the next frame.
-    next: u32,
-    /// The last instruction may have left the frame.
-    left: bool,
-    /// And it was a return.
-    returned: bool,
-    /// Frames of the threads that do not run.
-    others: SmallVec<[(u32, FrameId); 2]>,
+impl Default for Sizes {
+    fn default() -> Self {
+        Sizes {
+            // Little enough for the CPU's caches when it is unrolled.
+            chunk: 256 << 10,
+            raw: 512 << 20,
+        }
+    }
 }
 
-/// A place in the roll from which it can be followed.
-struct Mark {
-    reader: Reader,
-    at: u32,
-    event: u32,
+/// A stretch of the run.
+pub(crate) struct Chunk {
+    pub(crate) start: Reader,
+    pub(crate) records: Records,
+    pub(crate) events: Vec<(u32, Event)>,
+    /// How often each shape occurs that does.
+    pub(crate) counts: Vec<(u32, u32)>,
 }
 
-/// The tape as it was handed over.
-struct Piece {
-    records: Box<[u8]>,
-    events: Vec<(u32, Event)>,
-    marks: Vec<Mark>,
+pub(crate) enum Records {
+    Raw(Vec<u8>),
+    Packed { bytes: Vec<u8>, len: usize },
+    Saved(Saved),
+}
+
+impl Records {
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Records::Raw(bytes) => bytes.len(),
+            Records::Packed { len, .. } => *len,
+            Records::Saved(saved) => saved.len(),
+        }
+    }
+
+    fn get(&self) -> Cow<'_, [u8]> {
+        match self {
+            Records::Raw(bytes) => bytes.into(),
+            Records::Packed { bytes, len } => {
+                let whole = zstd::bulk::decompress(bytes, *len);
+                Cow::Owned(whole.expect("what was compressed here can be decompressed"))
+            }
+            Records::Saved(saved) => Cow::Owned(saved.get()),
+        }
+    }
+
+    /// As they are kept where room is scarce.
+    pub(crate) fn packed(&self) -> Cow<'_, [u8]> {
+        match self {
+            Records::Packed { bytes, .. } => bytes.into(),
+            other => {
+                let bytes = zstd::bulk::compress(&other.get(), LEVEL);
+                Cow::Owned(bytes.expect("there is room for what is compressed"))
+            }
+        }
+    }
 }
 
 /// One record or event, as the walk gives it.
@@ -80,6 +101,21 @@ pub struct Item {
     pub what: What,
 }
 
+#[derive(Clone, Copy, Debug)]
+pub enum What {
+    Record {
+        /// Where it is in its chunk.
+        at: u32,
+        shape: u32,
+        rsp: u64,
+        rbp: u64,
+        fs_base: u64,
+        /// Number that the first call in it has.
+        first_frame: u32,
+    },
+    Event(u32),
+}
+
 /// An instruction that was executed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Execution {
@@ -89,117 +125,138 @@ pub struct Execution {
     pub frame: FrameId,
 }
 
-#[derive(Clone, Copy, Debug)]
-pub enum What {
-    Record {
-        piece: u32,
-        at: u32,
-        shape: u32,
-        rsp: u64,
-        rbp: u64,
-        fs_base: u64,
-        /// Number that the first call in it has.
-        first_frame: u32,
-    },
-    Event {
-        piece: u32,
-        n: u32,
-    },
-}
-
-/// What is known of taped code, for all rolls of a guest.
-#[derive(Default)]
-pub struct Codes {
-    shapes: Vec<(u32, Shape)>,
-    plans: Vec<Plan>,
-    by_code: FxHashMap<usize, u32>,
-    /// Keeps the addresses in `by_code` from being used again.
-    codes: Vec<Arc<Code>>,
-}
-
-impl Codes {
-    fn add(&mut self, shapes: &[Shape]) {
-        for s in shapes {
-            let key = Arc::as_ptr(&s.code) as usize;
-            let plan = *self.by_code.entry(key).or_insert_with(|| {
-                self.plans.push(Plan::of(&s.code));
-                self.codes.push(s.code.clone());
-                self.plans.len() as u32 - 1
-            });
-            self.shapes.push((plan, s.clone()));
-        }
-    }
-
-    pub fn len(&self) -> usize {
-        self.shapes.len()
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.shapes.is_empty()
-    }
-
-    pub fn plan(&self, shape: u32) -> &Plan {
-        &self.plans[self.shapes[shape as usize].0 as usize]
-    }
-
-    pub fn plan_number(&self, shape: u32) -> u32 {
-        self.shapes[shape as usize].0
-    }
-
-    pub fn plans(&self) -> &[Plan] {
-        &self.plans
-    }
-
-    pub fn shape(&self, shape: u32) -> &Shape {
-        &self.shapes[shape as usize].1
-    }
-}
-
 /// Tape that is kept.
 pub struct Roll {
     pub codes: Codes,
-    pieces: Vec<Piece>,
-    bytes: usize,
+    sizes: Sizes,
+    pub(crate) chunks: Vec<Chunk>,
+    pub(crate) bytes: usize,
+    /// Bytes of the chunks that are not compressed.
+    raw: usize,
+    /// Calls that were open at the end of the chunk that they began in.
+    pub(crate) kept: FxHashMap<FrameId, Frame>,
+    /// Calls that began in the last chunk.
+    recent: Vec<Frame>,
+    pub(crate) reader: Reader,
+    /// How often each shape was gone through in the last chunk.
+    pub(crate) counts: Vec<u32>,
+    pub(crate) first_step: u64,
+}
+
+/// A chunk where it is looked at.
+pub struct View<'a> {
+    roll: &'a Roll,
+    chunk: &'a Chunk,
+    unrolled: &'a Unrolled<'a>,
+}
+
+#[derive(Default)]
+struct Unrolled<'a> {
+    records: Cow<'a, [u8]>,
+    items: Vec<Item>,
+    /// Calls that begin in the chunk.
     frames: Vec<Frame>,
-    reader: Reader,
-    /// How often each shape was gone through.
-    pub counts: Vec<u64>,
-    first_step: u64,
+}
+
+impl View<'_> {
+    pub fn codes(&self) -> &Codes {
+        &self.roll.codes
+    }
+
+    pub fn event(&self, n: u32) -> &Event {
+        &self.chunk.events[n as usize].1
+    }
+
+    /// A call that is open, or begins in this chunk.
+    pub fn frame(&self, f: FrameId) -> Frame {
+        let known = Calls {
+            kept: &self.roll.kept,
+            first: self.chunk.start.next,
+            frames: &self.unrolled.frames[..],
+        };
+        known.get(f)
+    }
+
+    /// What the record at `at` says.
+    pub fn values(&self, at: u32) -> &[u8] {
+        &self.unrolled.records[at as usize..]
+    }
+
+    /// The instruction itself if it is `own`, else the innermost call of the user's own that led to it, if there is one.
+    pub fn shown(
+        &self,
+        node: Node,
+        mut frame: FrameId,
+        mut own: impl FnMut(u64) -> bool,
+    ) -> Option<Node> {
+        let mut at = node;
+        while !own(at.pc) {
+            let f = self.frame(frame);
+            if f.call.pc == 0 {
+                return None;
+            }
+            (at, frame) = (f.call, f.parent);
+        }
+        Some(at)
+    }
+}
+
+/// Which frames are known within a chunk.
+struct Calls<'a, F> {
+    kept: &'a FxHashMap<FrameId, Frame>,
+    first: u32,
+    frames: F,
+}
+
+impl<F: std::ops::Deref<Target = [Frame]>> Calls<'_, F> {
+    #[inline]
+    fn get(&self, f: FrameId) -> Frame {
+        match f.0.checked_sub(self.first) {
+            Some(n) => self.frames[n as usize],
+            None => self.kept.get(&f).copied().unwrap_or(Frame::FIRST),
+        }
+    }
+}
+
+struct Grow<'a>(&'a mut Vec<Frame>);
+
+impl std::ops::Deref for Grow<'_> {
+    type Target = [Frame];
+    fn deref(&self) -> &[Frame] {
+        self.0
+    }
+}
+
+impl Frames for Calls<'_, Grow<'_>> {
+    #[inline]
+    fn get(&self, f: FrameId) -> Frame {
+        Calls::get(self, f)
+    }
+    #[inline]
+    fn make(&mut self, frame: Frame) {
+        self.frames.0.push(frame);
+    }
 }
 
 impl Roll {
     pub fn new(codes: Codes) -> Self {
+        Roll::with_sizes(codes, Sizes::default())
+    }
+
+    pub fn with_sizes(codes: Codes, sizes: Sizes) -> Self {
         let counts = vec![0; codes.len()];
         Roll {
             codes,
-            pieces: Vec::new(),
+            sizes,
+            chunks: Vec::new(),
             bytes: 0,
-            frames: vec![Frame {
-                parent: FrameId(0),
-                call: Node { step: 0, pc: 0 },
-                slot: u64::MAX,
-            }],
-            reader: Reader {
-                step: 0,
-                pc: 0,
-                rsp: 0,
-                rbp: 0,
-                fs_base: 0,
-                thread: 0,
-                frame: FrameId(0),
-                next: 1,
-                left: false,
-                returned: false,
-                others: SmallVec::new(),
-            },
+            raw: 0,
+            kept: FxHashMap::default(),
+            recent: Vec::new(),
+            reader: Reader::new(),
             counts,
             first_step: u64::MAX,
         }
-    }
-
-    /// The codes for the next roll.
-    pub fn into_codes(self) -> Codes {
-        self.codes
     }
 
     pub fn first_step(&self) -> u64 {
@@ -213,20 +270,37 @@ impl Roll {
 
     /// How often each instruction was executed, by address.
     pub fn times(&self) -> BTreeMap<u64, u64> {
+        let mut shapes = vec![0; self.codes.len()];
+        for chunk in &self.chunks {
+            self.count(chunk, &mut |shape, n| {
+                shapes[shape as usize] += u64::from(n)
+            });
+        }
         let mut out = BTreeMap::new();
-        for (shape, &n) in self.counts.iter().enumerate().filter(|(_, n)| **n > 0) {
+        for (shape, &n) in shapes.iter().enumerate().filter(|(_, n)| **n > 0) {
             for insn in self.codes.shape(shape as u32).insns() {
                 *out.entry(insn.pc).or_default() += n;
             }
         }
-        for (_, event) in self.pieces.iter().flat_map(|p| &p.events) {
-            match event {
-                Event::Enter { pc, .. } => *out.entry(*pc).or_default() += 1,
-                Event::Special(insn) => *out.entry(insn.pc).or_default() += 1,
-                _ => {}
+        for (_, event) in self.chunks.iter().flat_map(|c| &c.events) {
+            if let Some(pc) = event_pc(event) {
+                *out.entry(pc).or_default() += 1;
             }
         }
         out
+    }
+
+    /// The shapes in a chunk, with how often they occur.
+    pub(crate) fn count(&self, chunk: &Chunk, f: &mut dyn FnMut(u32, u32)) {
+        for (shape, n) in &chunk.counts {
+            f(*shape, *n);
+        }
+        if std::ptr::eq(chunk, self.chunks.last().unwrap_or(chunk)) {
+            let counts = self.counts.iter().enumerate();
+            for (shape, n) in counts.filter(|(_, n)| **n > 0) {
+                f(shape as u32, *n);
+            }
+        }
     }
 
     /// The thread that ran last.
@@ -234,200 +308,131 @@ impl Roll {
         self.reader.thread
     }
 
+    /// Bytes of the records, before compression.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    pub fn event(&self, piece: u32, n: u32) -> &Event {
-        &self.pieces[piece as usize].events[n as usize].1
-    }
-
-    pub fn frame(&self, f: FrameId) -> Frame {
-        self.frames[f.0 as usize]
-    }
-
-    pub fn frames(&self) -> usize {
-        self.frames.len()
-    }
-
-    pub fn values(&self, piece: u32, at: u32) -> &[u8] {
-        &self.pieces[piece as usize].records[at as usize..]
-    }
-
-    /// Follows a new piece, and keeps the reader's state on the way.
-    fn follow(&mut self, piece: &mut Piece) {
-        let mut reader = self.reader.clone();
-        let (mut at, mut event, mut since) = (0, 0, SPACING);
-        loop {
-            if since >= SPACING {
-                since = 0;
-                piece.marks.push(Mark {
-                    reader: reader.clone(),
-                    at: at as u32,
-                    event: event as u32,
+    /// Follows what has been added to the last chunk, and begins new ones.
+    fn follow(&mut self, records: &[u8], events: &[(u32, Event)]) {
+        let (mut at, mut event) = (0, 0);
+        while at < records.len() || event < events.len() {
+            let most = self.sizes.chunk;
+            let full = |c: &Chunk| c.records.len() >= most || c.events.len() >= MANY_EVENTS;
+            if self.chunks.last().is_none_or(full) {
+                self.close();
+                self.chunks.push(Chunk {
+                    start: self.reader.clone(),
+                    records: Records::Raw(Vec::with_capacity(most + (most >> 4))),
+                    events: Vec::new(),
+                    counts: Vec::new(),
                 });
             }
-            since += 1;
-            if let Some((n, e)) = piece.events.get(event)
-                && *n as usize <= at
-            {
-                reader.event(e, &mut self.frames);
-                event += 1;
-                continue;
-            }
-            let Some(bytes) = piece.records.get(at..).filter(|b| !b.is_empty()) else {
-                break;
+            let chunk = self.chunks.last_mut().expect("there is one now");
+            let Records::Raw(kept) = &mut chunk.records else {
+                unreachable!("a chunk that is not full is not compressed");
             };
-            let shape = u32::from_le_bytes(bytes[..4].try_into().expect("four bytes"));
-            self.counts[shape as usize] += 1;
-            at += reader.record(&self.codes, bytes, shape, &mut self.frames);
-        }
-        self.reader = reader;
-    }
-
-    /// Walks everything from the last to the first.
-    pub fn backward(&self, mut f: impl FnMut(&Item) -> bool) {
-        let mut items = Vec::new();
-        for (p, piece) in self.pieces.iter().enumerate().rev() {
-            for n in (0..piece.marks.len()).rev() {
-                items.clear();
-                self.expand(p, n, &mut items);
-                for item in items.iter().rev() {
-                    if !f(item) {
-                        return;
-                    }
-                }
-            }
-        }
-    }
-
-    /// Walks everything from the first to the last.
-    pub fn forward(&self, f: impl FnMut(&Item) -> bool) {
-        self.forward_from(0, f);
-    }
-
-    /// The same from `step` on, or from a little before.
-    pub fn forward_from(&self, step: u64, mut f: impl FnMut(&Item) -> bool) {
-        let mut items = Vec::new();
-        let begins = |p: &Piece| p.marks[0].reader.step;
-        let first = self.pieces.partition_point(|p| begins(p) <= step);
-        let first = first.saturating_sub(1);
-        for (p, piece) in self.pieces.iter().enumerate().skip(first) {
-            let from = piece.marks.partition_point(|m| m.reader.step <= step);
-            for n in from.saturating_sub(1)..piece.marks.len() {
-                items.clear();
-                self.expand(p, n, &mut items);
-                for item in &items {
-                    if !f(item) {
-                        return;
-                    }
-                }
-            }
-        }
-    }
-
-    /// Every execution of an instruction for which `wanted` holds, in the order of steps, until `f`
-    /// returns false.
-    pub fn executions(&self, wanted: impl Fn(u64) -> bool, f: impl FnMut(Execution) -> bool) {
-        self.executions_from(0, wanted, f);
-    }
-
-    /// The same from `step` on, or from a little before.
-    pub fn executions_from(
-        &self,
-        step: u64,
-        wanted: impl Fn(u64) -> bool,
-        mut f: impl FnMut(Execution) -> bool,
-    ) {
-        let mut cache: Vec<Option<Box<[u8]>>> = Vec::new();
-        cache.resize_with(self.codes.plans.len(), || None);
-        self.forward_from(step, |item| {
-            let mut go_on = true;
-            let mut tell = |step, pc, frame| {
-                go_on &= f(Execution {
-                    step,
-                    pc,
-                    thread: item.thread,
-                    frame,
-                });
-                go_on
+            let mut frames = Calls {
+                kept: &self.kept,
+                first: chunk.start.next,
+                frames: Grow(&mut self.recent),
             };
-            match item.what {
-                What::Record {
-                    shape, first_frame, ..
-                } => {
-                    let n = self.codes.plan_number(shape) as usize;
-                    let plan = &self.codes.plans[n];
-                    let hits = cache[n].get_or_insert_with(|| {
-                        let steps = plan.steps.iter().enumerate();
-                        let hits = steps.filter(|(_, s)| wanted(s.pc)).map(|(i, _)| i as u8);
-                        hits.collect()
-                    });
-                    let executed = self.codes.shape(shape).executed;
-                    for &i in hits.iter().filter(|i| **i < executed) {
-                        let frame = plan.frame_at(i as usize, item.frame, first_frame);
-                        let step = item.step + u64::from(i);
-                        if !tell(step, plan.steps[i as usize].pc, frame) {
-                            break;
-                        }
-                    }
+            // Where the part's records go in the chunk.
+            let (begin, from) = (kept.len(), at);
+            while begin + (at - from) < most && chunk.events.len() < MANY_EVENTS {
+                if let Some((n, e)) = events.get(event)
+                    && *n as usize <= at
+                {
+                    self.reader.event(e, &mut frames);
+                    self.codes.add_event(e);
+                    chunk.events.push(((begin + (at - from)) as u32, e.clone()));
+                    event += 1;
+                    continue;
                 }
-                What::Event { piece, n } => match self.event(piece, n) {
-                    Event::Enter { pc, .. } if wanted(*pc) => {
-                        tell(item.step, *pc, item.frame);
-                    }
-                    Event::Special(insn) if wanted(insn.pc) => {
-                        tell(item.step, insn.pc, item.frame);
-                    }
-                    _ => {}
-                },
+                let Some(head) = records.get(at..).and_then(|b| b.first_chunk()) else {
+                    break;
+                };
+                let shape = u32::from_le_bytes(*head);
+                self.counts[shape as usize] += 1;
+                at += self
+                    .reader
+                    .record(&self.codes, &records[at..], shape, &mut frames);
             }
-            go_on
-        });
+            kept.extend_from_slice(&records[from..at]);
+        }
     }
 
-    /// What lies between mark `n` of a piece and the next.
-    fn expand(&self, p: usize, n: usize, items: &mut Vec<Item>) {
-        let piece = &self.pieces[p];
-        let mark = &piece.marks[n];
-        let (end, end_event) = match piece.marks.get(n + 1) {
-            Some(next) => (next.at as usize, next.event as usize),
-            None => (piece.records.len(), piece.events.len()),
+    /// The last chunk is full: keeps what is needed of it, in little space.
+    fn close(&mut self) {
+        let Some(chunk) = self.chunks.last_mut() else {
+            return;
         };
-        let mut reader = mark.reader.clone();
-        let (mut at, mut event) = (mark.at as usize, mark.event as usize);
-        let mut frames = Known(&self.frames);
-        let frames = &mut frames;
+        let counts = self.counts.iter_mut().enumerate();
+        let counts = counts.filter(|(_, n)| **n > 0);
+        chunk.counts = counts
+            .map(|(shape, n)| (shape as u32, std::mem::take(n)))
+            .collect();
+        let first = chunk.start.next;
+        let others = self.reader.others.iter().map(|(_, f)| *f);
+        for mut f in others.chain([self.reader.frame]) {
+            while let Some(n) = f.0.checked_sub(first) {
+                let frame = self.recent[n as usize];
+                if self.kept.insert(f, frame).is_some() {
+                    break;
+                }
+                f = frame.parent;
+            }
+        }
+        self.recent.clear();
+        self.raw += chunk.records.len();
+        if self.raw > self.sizes.raw
+            && let Records::Raw(bytes) = &chunk.records
+        {
+            let len = bytes.len();
+            let bytes = chunk.records.packed().into_owned();
+            chunk.records = Records::Packed { bytes, len };
+        }
+    }
+
+    /// Goes through a chunk and notes what is where.
+    fn unroll<'a>(&'a self, n: usize, mut to: Unrolled<'a>) -> Unrolled<'a> {
+        let chunk = &self.chunks[n];
+        to.records = chunk.records.get();
+        to.items.clear();
+        to.frames.clear();
+        let records: &[u8] = &to.records;
+        let mut frames = Calls {
+            kept: &self.kept,
+            first: chunk.start.next,
+            frames: Grow(&mut to.frames),
+        };
+        let mut reader = chunk.start.clone();
+        let (mut at, mut event) = (0, 0);
         loop {
-            if let Some((n, e)) = piece.events[..end_event].get(event)
+            if let Some((n, e)) = chunk.events.get(event)
                 && *n as usize <= at
             {
                 let step = reader.step;
-                reader.event(e, frames);
-                items.push(Item {
+                reader.event(e, &mut frames);
+                to.items.push(Item {
                     step,
                     thread: reader.thread,
                     frame: reader.frame,
-                    what: What::Event {
-                        piece: p as u32,
-                        n: event as u32,
-                    },
+                    what: What::Event(event as u32),
                 });
                 event += 1;
                 continue;
             }
-            if at >= end {
-                return;
-            }
-            let bytes = &piece.records[at..];
-            let shape = u32::from_le_bytes(bytes[..4].try_into().expect("four bytes"));
-            reader.pop(frames);
-            items.push(Item {
+            let Some(head) = records.get(at..).and_then(|b| b.first_chunk()) else {
+                return to;
+            };
+            let shape = u32::from_le_bytes(*head);
+            reader.pop(&mut frames);
+            to.items.push(Item {
                 step: reader.step,
                 thread: reader.thread,
                 frame: reader.frame,
                 what: What::Record {
-                    piece: p as u32,
                     at: at as u32,
                     shape,
                     rsp: reader.rsp,
@@ -436,147 +441,292 @@ impl Roll {
                     first_frame: reader.next,
                 },
             });
-            at += reader.record(&self.codes, bytes, shape, frames);
+            at += reader.record(&self.codes, &records[at..], shape, &mut frames);
         }
     }
-}
 
-/// The table of frames: grows the first time, and is known afterwards.
-trait Frames {
-    fn get(&self, f: FrameId) -> Frame;
-    fn make(&mut self, f: u32, frame: Frame);
-}
-
-impl Frames for Vec<Frame> {
-    fn get(&self, f: FrameId) -> Frame {
-        self[f.0 as usize]
-    }
-    fn make(&mut self, f: u32, frame: Frame) {
-        debug_assert_eq!(f as usize, self.len());
-        self.push(frame);
-    }
-}
-
-struct Known<'a>(&'a [Frame]);
-
-impl Frames for Known<'_> {
-    fn get(&self, f: FrameId) -> Frame {
-        self.0[f.0 as usize]
-    }
-    fn make(&mut self, _: u32, _: Frame) {}
-}
-
-impl Reader {
-    /// Leaves the frames that are over.
-    #[inline]
-    fn pop(&mut self, frames: &mut impl Frames) {
-        if !std::mem::take(&mut self.left) {
+    /// Shows chunks one after the other; the next is unrolled meanwhile.
+    fn visit(
+        &self,
+        chunks: impl ExactSizeIterator<Item = usize> + Send,
+        mut f: impl FnMut(&View<'_>, &[Item]) -> bool,
+    ) {
+        let mut show = |n: usize, unrolled: &Unrolled<'_>| {
+            let view = View {
+                roll: self,
+                chunk: &self.chunks[n],
+                unrolled,
+            };
+            f(&view, &unrolled.items)
+        };
+        if chunks.len() < 3 {
+            let mut room = Unrolled::default();
+            for n in chunks {
+                room = self.unroll(n, room);
+                if !show(n, &room) {
+                    return;
+                }
+            }
             return;
         }
-        let frame = frames.get(self.frame);
-        if self.rsp <= frame.slot {
-            return;
-        }
-        if self.returned && self.rsp == frame.slot + 8 {
-            self.frame = frame.parent;
-            return;
-        }
-        self.leap(frames);
+        std::thread::scope(|s| {
+            let (send, receive) = sync_channel(1);
+            let (give_back, used) = channel();
+            s.spawn(move || {
+                for n in chunks {
+                    let room = used.try_recv().unwrap_or_default();
+                    if send.send((n, self.unroll(n, room))).is_err() {
+                        return;
+                    }
+                }
+            });
+            for (n, unrolled) in receive {
+                if !show(n, &unrolled) {
+                    return;
+                }
+                // The other may be at its end.
+                let _ = give_back.send(unrolled);
+            }
+        });
     }
 
-    /// Leaves all frames that are over, otherwise than by returning from them.
-    #[cold]
-    fn leap(&mut self, frames: &mut impl Frames) {
-        while self.rsp > frames.get(self.frame).slot {
-            self.frame = frames.get(self.frame).parent;
+    /// Walks everything from the last to the first.
+    pub fn backward(&self, f: impl FnMut(&View<'_>, &Item) -> bool) {
+        self.backward_from(u64::MAX, f);
+    }
+
+    /// The same for what was before `step`, or a little after.
+    pub fn backward_from(&self, step: u64, mut f: impl FnMut(&View<'_>, &Item) -> bool) {
+        let end = self.chunks.partition_point(|c| c.start.step < step);
+        self.visit((0..end).rev(), |view, items| {
+            items.iter().rev().all(|item| f(view, item))
+        });
+    }
+
+    /// Walks everything from the first to the last.
+    pub fn forward(&self, f: impl FnMut(&View<'_>, &Item) -> bool) {
+        self.forward_from(0, f);
+    }
+
+    /// The same from `step` on, or from a little before.
+    pub fn forward_from(&self, step: u64, mut f: impl FnMut(&View<'_>, &Item) -> bool) {
+        self.visit(self.first_at(step)..self.chunks.len(), |view, items| {
+            items.iter().all(|item| f(view, item))
+        });
+    }
+
+    /// The chunk in which a step is.
+    fn first_at(&self, step: u64) -> usize {
+        let after = self.chunks.partition_point(|c| c.start.step <= step);
+        after.saturating_sub(1)
+    }
+
+    /// Every execution of an instruction for which `wanted` holds, from `step` on or a little before,
+    /// in the order of steps, until `f` returns false.
+    pub fn executions_from(
+        &self,
+        step: u64,
+        wanted: impl Fn(u64) -> bool,
+        mut f: impl FnMut(Execution) -> bool,
+    ) {
+        let mut hits = Hits::new(self, wanted);
+        let mut list = Vec::new();
+        self.forward_from(step, |view, item| {
+            list.clear();
+            hits.of(view, item, &mut list);
+            list.iter().all(|e| f(*e))
+        });
+    }
+
+    /// The last execution of such an instruction.
+    pub fn last_execution(&self, wanted: impl Fn(u64) -> bool) -> Option<Execution> {
+        let mut hits = Hits::new(self, wanted);
+        let last = (0..self.chunks.len())
+            .rev()
+            .find(|n| hits.occur(&self.chunks[*n]))?;
+        let mut list = Vec::new();
+        self.visit(last..last + 1, |view, items| {
+            for item in items.iter().rev() {
+                hits.of(view, item, &mut list);
+                if !list.is_empty() {
+                    return false;
+                }
+            }
+            true
+        });
+        list.last().copied()
+    }
+
+    /// The `nth` execution of such an instruction, from 1, or else how many there are.
+    pub fn nth_execution(&self, wanted: impl Fn(u64) -> bool, nth: u64) -> Result<Execution, u64> {
+        let mut hits = Hits::new(self, wanted);
+        let mut before = 0;
+        for (n, chunk) in self.chunks.iter().enumerate() {
+            let here = hits.times(chunk);
+            if before + here < nth {
+                before += here;
+                continue;
+            }
+            let mut list = Vec::new();
+            self.visit(n..n + 1, |view, items| {
+                for item in items {
+                    hits.of(view, item, &mut list);
+                }
+                true
+            });
+            return Ok(list[(nth - before - 1) as usize]);
         }
-        let slot = frames.get(self.frame).slot;
-        let by = Node {
-            step: self.step - 1,
-            pc: self.pc,
-        };
-        self.push(by, slot, frames);
+        Err(before)
     }
 
-    fn push(&mut self, call: Node, slot: u64, frames: &mut impl Frames) {
-        let frame = Frame {
-            parent: self.frame,
-            call,
-            slot,
-        };
-        frames.make(self.next, frame);
-        self.frame = FrameId(self.next);
-        self.next += 1;
-    }
-
-    #[inline]
-    fn record(
-        &mut self,
-        codes: &Codes,
-        bytes: &[u8],
-        shape: u32,
-        frames: &mut impl Frames,
-    ) -> usize {
-        self.pop(frames);
-        let (plan, s) = &codes.shapes[shape as usize];
-        let values = Values {
-            record: bytes,
-            rsp: self.rsp,
-            rbp: self.rbp,
-            fs_base: self.fs_base,
-        };
-        let plan = &codes.plans[*plan as usize];
-        for &(i, slot) in &plan.calls {
-            if i < s.executed {
-                let call = Node {
-                    step: self.step + u64::from(i),
-                    pc: plan.steps[i as usize].pc,
-                };
-                self.push(call, values.get(slot), frames);
+    /// For each of `steps`, which ascend, how often instructions of each class had been executed up
+    /// to and with it.
+    pub fn counts_at(
+        &self,
+        class: &Classes,
+        steps: &[u64],
+        mut answer: impl FnMut(usize, &dyn Fn(usize) -> u64),
+    ) {
+        let classes = class.values().flatten().max().map_or(0, |m| m + 1);
+        let mut counts = vec![0u64; classes];
+        // A class may have no instructions.
+        let times = |counts: &[u64], c: usize| counts.get(c).copied().unwrap_or(0);
+        let mut hits = Hits::new(self, |pc| class.contains_key(&pc));
+        let mut next = 0;
+        for (n, chunk) in self.chunks.iter().enumerate() {
+            if next == steps.len() {
+                return;
+            }
+            let end = self.chunks.get(n + 1).map_or(u64::MAX, |c| c.start.step);
+            if steps[next] >= end {
+                hits.add(chunk, class, &mut counts);
+                continue;
+            }
+            let mut list = Vec::new();
+            self.visit(n..n + 1, |view, items| {
+                for item in items {
+                    hits.of(view, item, &mut list);
+                }
+                true
+            });
+            for e in list {
+                while next < steps.len() && steps[next] < e.step {
+                    answer(next, &|c| times(&counts, c));
+                    next += 1;
+                }
+                for c in &class[&e.pc] {
+                    counts[*c] += 1;
+                }
+            }
+            while next < steps.len() && steps[next] < end {
+                answer(next, &|c| times(&counts, c));
+                next += 1;
             }
         }
-        let (rsp, rbp) = (s.rsp.map(|t| values.get(t)), s.rbp.map(|t| values.get(t)));
-        (self.rsp, self.rbp) = (rsp.unwrap_or(self.rsp), rbp.unwrap_or(self.rbp));
-        self.step += u64::from(s.executed);
-        let last = plan.steps[..s.executed as usize].last();
-        if let Some(last) = last {
-            self.left = last.leaves;
-            self.returned = last.returns;
-            self.pc = last.pc;
+        for n in next..steps.len() {
+            answer(n, &|c| times(&counts, c));
         }
-        s.record_len()
+    }
+}
+
+fn event_pc(event: &Event) -> Option<u64> {
+    match event {
+        Event::Enter { pc, .. } => Some(*pc),
+        Event::Special(insn) => Some(insn.pc),
+        _ => None,
+    }
+}
+
+/// Instructions by address, and what they are counted as.
+pub type Classes = FxHashMap<u64, SmallVec<[usize; 1]>>;
+
+/// Where certain instructions are, in each superblock.
+struct Hits<'a, W> {
+    roll: &'a Roll,
+    wanted: W,
+    by_plan: Vec<Option<Box<[u8]>>>,
+}
+
+impl<'a, W: Fn(u64) -> bool> Hits<'a, W> {
+    fn new(roll: &'a Roll, wanted: W) -> Self {
+        let mut by_plan = Vec::new();
+        by_plan.resize_with(roll.codes.plans().len(), || None);
+        Hits {
+            roll,
+            wanted,
+            by_plan,
+        }
     }
 
-    fn event(&mut self, event: &Event, frames: &mut impl Frames) {
-        self.step += event.steps();
-        match event {
-            Event::State {
-                thread,
-                rsp,
-                rbp,
-                fs_base,
+    /// Which instructions of a shape's superblock, of those executed.
+    fn in_shape(&mut self, shape: u32) -> &[u8] {
+        let codes = &self.roll.codes;
+        let steps = &codes.plan(shape).steps;
+        let wanted = &self.wanted;
+        let hits = self.by_plan[codes.plan_number(shape) as usize].get_or_insert_with(|| {
+            let hits = steps.iter().enumerate().filter(|(_, s)| wanted(s.pc));
+            hits.map(|(i, _)| i as u8).collect()
+        });
+        let executed = codes.way(shape).executed;
+        &hits[..hits.partition_point(|i| *i < executed)]
+    }
+
+    fn of(&mut self, view: &View<'_>, item: &Item, out: &mut Vec<Execution>) {
+        let mut found = |step, pc, frame| {
+            out.push(Execution {
+                step,
                 pc,
+                thread: item.thread,
+                frame,
+            });
+        };
+        match item.what {
+            What::Record {
+                shape, first_frame, ..
             } => {
-                if *thread != self.thread {
-                    self.others.push((self.thread, self.frame));
-                    let known = self.others.iter().position(|(t, _)| t == thread);
-                    self.frame = known.map_or(FrameId(0), |i| self.others.remove(i).1);
-                    self.thread = *thread;
-                }
-                (self.rsp, self.rbp, self.fs_base) = (*rsp, *rbp, *fs_base);
-                if !self.left {
-                    self.pc = *pc;
+                let plan = self.roll.codes.plan(shape);
+                for &i in self.in_shape(shape) {
+                    let frame = plan.frame_at(i as usize, item.frame, first_frame);
+                    found(item.step + u64::from(i), plan.steps[i as usize].pc, frame);
                 }
             }
-            Event::Signal { frame, .. } => {
-                let here = Node {
-                    step: self.step,
-                    pc: self.pc,
-                };
-                self.push(here, frame.addr, frames);
+            What::Event(n) => {
+                if let Some(pc) = event_pc(view.event(n)).filter(|pc| (self.wanted)(*pc)) {
+                    found(item.step, pc, item.frame);
+                }
             }
-            Event::Exec => self.frame = FrameId(0),
-            _ => {}
+        }
+    }
+
+    fn times(&mut self, chunk: &Chunk) -> u64 {
+        let mut total = 0;
+        let roll = self.roll;
+        roll.count(chunk, &mut |shape, n| {
+            total += self.in_shape(shape).len() as u64 * u64::from(n);
+        });
+        let pcs = chunk.events.iter().filter_map(|(_, e)| event_pc(e));
+        total + pcs.filter(|pc| (self.wanted)(*pc)).count() as u64
+    }
+
+    fn occur(&mut self, chunk: &Chunk) -> bool {
+        self.times(chunk) > 0
+    }
+
+    /// Counts by class what is in a chunk.
+    fn add(&mut self, chunk: &Chunk, class: &Classes, counts: &mut [u64]) {
+        let roll = self.roll;
+        roll.count(chunk, &mut |shape, n| {
+            let plan = roll.codes.plan(shape);
+            for &i in self.in_shape(shape) {
+                for c in &class[&plan.steps[i as usize].pc] {
+                    counts[*c] += u64::from(n);
+                }
+            }
+        });
+        for pc in chunk.events.iter().filter_map(|(_, e)| event_pc(e)) {
+            for c in class.get(&pc).into_iter().flatten() {
+                counts[*c] += 1;
+            }
         }
     }
 }
@@ -594,14 +744,8 @@ impl Listener for Roll {
         debug_assert_eq!(self.reader.step, part.step, "no step is missing");
         self.codes.add(part.shapes);
         self.counts.resize(self.codes.len(), 0);
-        let mut piece = Piece {
-            records: part.records.into(),
-            events: part.events.to_vec(),
-            marks: Vec::with_capacity(part.records.len() / 1024 + 1),
-        };
         self.bytes += part.records.len();
-        self.follow(&mut piece);
-        self.pieces.push(piece);
+        self.follow(part.records, part.events);
     }
 
     fn into_any(self: Box<Self>) -> Box<dyn std::any::Any> {

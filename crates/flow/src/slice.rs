@@ -15,43 +15,48 @@
 //! call before it). Registers that a function saves and restores are followed through the saving
 //! without making it a part of the slice.
 
-use std::rc::Rc;
-
 use image::effects::{self, Place, RegRange, Transfer};
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 use tape::{Event, Stretch};
 
-use crate::plan::{Plan, Step, Values, mask};
-use crate::roll::{FrameId, Item, Roll, What};
-use crate::terms::{Controls, Criterion, Edge, Kind, Node, OUTSIDE, Options, Times};
-use crate::wanted::{Memory, Registers, Taken, Want, Wants};
-
-/// Edges that are kept one by one; of more, only how many there were.
-const MOST_EDGES: usize = 1 << 20;
+use crate::asked::{Asked, SetId};
+use crate::codes::{Codes, InsnId};
+use crate::plan::{Plan, Spot, Step, Values};
+use crate::reader::FrameId;
+use crate::roll::{Item, Roll, View, What};
+use crate::sources::{Uses, sources};
+use crate::terms::{Controls, Criterion, Edge, Edges, Kind, Node, OUTSIDE, Options, Times};
+use crate::wanted::{Everybody, Memory, Registers, Taken, Wants, Why};
 
 /// A slice in the making.
-pub struct Slicer<'a> {
+pub struct Slicer<'a, E> {
+    codes: &'a Codes,
     controls: &'a mut dyn Controls,
     criterion: Criterion,
     options: Options,
-    wants: Wants,
-    registers: FxHashMap<u32, Registers>,
+    everybody: Everybody,
+    /// By thread; `now` is the one at hand.
+    registers: Vec<(u32, Registers)>,
+    now: usize,
     memory: Memory,
     /// Registers wanted after a handler returned, which come from before the signal.
     interrupted: FxHashMap<u32, Vec<Registers>>,
     /// What was wanted of a call that has been left, until it is entered.
     open: FxHashMap<u32, Open>,
-    pending: Pending,
-    controllers: FxHashMap<u64, Rc<[u64]>>,
-    visible: FxHashMap<u64, bool>,
+    asked: Asked,
+    /// By instruction, as far as known: whether it is the user's own, and what decides about it.
+    visible: Vec<Option<bool>>,
+    sets: Vec<Option<SetId>>,
+    /// By instruction, how often it is in the slice.
+    nodes: Vec<Option<Times>>,
     /// Calls that stand for what happened inside of them.
     squashed: FxHashSet<Node>,
-    pub nodes: FxHashMap<u64, Times>,
-    pub edges: Vec<Edge>,
-    /// Edges that were found, kept or not.
-    pub edge_count: u64,
+    /// What the library code of a call is shown as: of the call that was looked at last.
+    hidden: Option<(FrameId, Shown)>,
+    pub edges: E,
     taken: Taken,
+    answered: Vec<Wants>,
     /// The frame of the record after the one at hand, and its thread.
     later: Option<(u32, FrameId)>,
     started: bool,
@@ -64,114 +69,160 @@ struct Open {
     reads: Vec<Stretch>,
 }
 
-/// Questions about control: which branch made this instance happen?
-#[derive(Default)]
-struct Pending {
-    asked: FxHashMap<(FrameId, u64), SmallVec<[u32; 2]>>,
-    list: Vec<(Node, bool)>,
-}
-
 /// The instruction at hand.
 struct Here<'a> {
-    roll: &'a Roll,
-    thread: u32,
+    view: &'a View<'a>,
     step: u64,
     frame: FrameId,
     /// The frame that it begins, if it is a call.
     callee: Option<FrameId>,
 }
 
-/// Stands for the call that began a frame, among the branches that decide.
-const ENTRY: u64 = 0;
+/// An instruction as it is shown.
+#[derive(Clone, Copy)]
+struct Shown {
+    node: Node,
+    id: InsnId,
+}
 
-impl<'a> Slicer<'a> {
-    pub fn new(criterion: Criterion, options: Options, controls: &'a mut dyn Controls) -> Self {
+/// The number of all that is outside.
+const NOBODY: InsnId = InsnId::MAX;
+
+impl<'a, E: Edges> Slicer<'a, E> {
+    pub fn new(
+        codes: &'a Codes,
+        criterion: Criterion,
+        options: Options,
+        controls: &'a mut dyn Controls,
+        edges: E,
+    ) -> Self {
+        let n = codes.instructions();
         Slicer {
+            codes,
             controls,
             criterion,
             options,
-            wants: Wants::default(),
-            registers: FxHashMap::default(),
+            everybody: Everybody::default(),
+            registers: vec![(0, Registers::new())],
+            now: 0,
             memory: Memory::new(),
             interrupted: FxHashMap::default(),
             open: FxHashMap::default(),
-            pending: Pending::default(),
-            controllers: FxHashMap::default(),
-            visible: FxHashMap::default(),
+            asked: Asked::default(),
+            visible: vec![None; n],
+            sets: vec![None; n],
+            nodes: vec![None; n],
             squashed: FxHashSet::default(),
-            nodes: FxHashMap::default(),
-            edges: Vec::new(),
-            edge_count: 0,
+            hidden: None,
+            edges,
             taken: Vec::new(),
+            answered: Vec::new(),
             later: None,
             started: false,
             scratch: Vec::new(),
         }
     }
 
-    /// Nothing is wanted any more: what was before does not matter.
-    pub fn is_done(&self) -> bool {
+    /// Nothing is wanted any more: what was before `step` does not matter.
+    fn is_done(&self, step: u64) -> bool {
         self.started
+            && self.asked.is_empty()
             && self.memory.is_empty()
-            && self.registers.values().all(Registers::is_empty)
-            && self.pending.asked.is_empty()
+            && self.registers.iter().all(|(_, r)| r.is_empty())
+            && self.interrupted.values().all(Vec::is_empty)
+            && self.open.values().all(|o| o.taken.is_empty())
+            && self.criterion.roots.first().is_none_or(|r| *r >= step)
     }
 
-    /// Walks a roll backward, as long as `go_on` says so. Rolls are to be given last to first.
+    /// Walks a roll backward, as long as `go_on` says so.
     pub fn walk(&mut self, roll: &Roll, go_on: impl Fn() -> bool) {
-        roll.backward(|item| {
-            self.item(roll, item);
-            go_on()
+        let mut since = 0;
+        roll.backward_from(self.criterion.step, |view, item| {
+            self.item(view, item);
+            since = (since + 1) % 1024;
+            since != 0 || go_on() && !self.is_done(item.step)
         });
     }
 
-    fn start(&mut self, roll: &Roll, frame: FrameId) {
+    /// By address, how often each instruction is in the slice.
+    pub fn nodes(&self) -> FxHashMap<u64, Times> {
+        let all = self.codes.ids();
+        all.filter_map(|(pc, id)| Some((pc, self.nodes[id as usize]?)))
+            .collect()
+    }
+
+    fn start(&mut self, view: &View<'_>, frame: FrameId) {
         self.started = true;
         let c = self.criterion.clone();
         let real = Node {
             step: c.step,
             pc: c.pc,
         };
-        let node = self.shown(roll, real, frame);
+        let shown = self.shown(view, real, self.codes.id(c.pc), frame);
         if c.roots.is_empty() {
-            self.count(node, node != real);
+            self.count(shown, shown.node != real);
         }
+        self.turn(c.thread);
         for r in c.registers {
-            self.want_register(c.thread, r, node);
+            self.want_register(r, shown);
         }
         for (addr, len) in c.memory {
-            self.want_memory(addr, len, node);
+            self.want_memory(addr, len, shown);
         }
         if c.control {
-            self.ask(c.pc, node, frame);
+            self.ask(c.pc, self.codes.id(c.pc), shown, frame);
         }
+    }
+
+    /// The registers of this thread are those at hand.
+    fn turn(&mut self, thread: u32) {
+        if self.registers[self.now].0 == thread {
+            return;
+        }
+        let known = self.registers.iter().position(|(t, _)| *t == thread);
+        self.now = known.unwrap_or_else(|| {
+            self.registers.push((thread, Registers::new()));
+            self.registers.len() - 1
+        });
     }
 
     /// The instruction itself if it is the user's own, else the call of the library it is in. What
     /// runs before and after the user's code is outside.
-    fn shown(&mut self, roll: &Roll, node: Node, mut frame: FrameId) -> Node {
-        let mut at = node;
-        loop {
-            let visible = match self.visible.get(&at.pc) {
-                Some(v) => *v,
-                None => {
-                    let v = self.controls.shown(at.pc);
-                    self.visible.insert(at.pc, v);
-                    v
-                }
-            };
-            if visible {
-                return at;
-            }
-            let f = roll.frame(frame);
-            if f.call.pc == 0 {
-                return OUTSIDE;
-            }
-            (at, frame) = (f.call, f.parent);
+    fn shown(&mut self, view: &View<'_>, node: Node, id: Option<InsnId>, frame: FrameId) -> Shown {
+        if let Some(id) = id
+            && self.visible[id as usize] == Some(true)
+        {
+            return Shown { node, id };
         }
+        let known = id.is_some_and(|id| self.visible[id as usize] == Some(false));
+        if known
+            && let Some((f, shown)) = self.hidden
+            && f == frame
+        {
+            return shown;
+        }
+        let (codes, visible, controls) = (self.codes, &mut self.visible, &mut *self.controls);
+        let own = view.shown(node, frame, |pc| match codes.id(pc) {
+            Some(id) => *visible[id as usize].get_or_insert_with(|| controls.shown(pc)),
+            None => controls.shown(pc),
+        });
+        let shown = match own {
+            Some(node) => Shown {
+                node,
+                id: codes.id(node.pc).unwrap_or(NOBODY),
+            },
+            None => Shown {
+                node: OUTSIDE,
+                id: NOBODY,
+            },
+        };
+        if known {
+            self.hidden = Some((frame, shown));
+        }
+        shown
     }
 
-    fn item(&mut self, roll: &Roll, item: &Item) {
+    fn item(&mut self, view: &View<'_>, item: &Item) {
         if item.step >= self.criterion.step {
             return;
         }
@@ -184,14 +235,14 @@ impl<'a> Slicer<'a> {
             return;
         }
         match item.what {
-            What::Event { piece, n } => {
+            What::Event(n) => {
                 if !self.started {
-                    self.start(roll, item.frame);
+                    self.start(view, item.frame);
                 }
-                self.event(roll, roll.event(piece, n), item);
+                self.turn(item.thread);
+                self.event(view, view.event(n), item);
             }
             What::Record {
-                piece,
                 at,
                 shape,
                 rsp,
@@ -199,10 +250,10 @@ impl<'a> Slicer<'a> {
                 fs_base,
                 first_frame,
             } => {
-                let plan = roll.codes.plan(shape);
-                let executed = roll.codes.shape(shape).executed as usize;
+                let plan = self.codes.plan(shape);
+                let executed = self.codes.way(shape).executed as usize;
                 let values = Values {
-                    record: roll.values(piece, at),
+                    record: view.values(at),
                     rsp,
                     rbp,
                     fs_base,
@@ -210,41 +261,43 @@ impl<'a> Slicer<'a> {
                 let whole = item.step + executed as u64 <= self.criterion.step;
                 if !self.started {
                     let n = (self.criterion.step - item.step).min(executed as u64) as usize;
-                    self.start(roll, plan.frame_at(n, item.frame, first_frame));
+                    self.start(view, plan.frame_at(n, item.frame, first_frame));
                 }
+                self.turn(item.thread);
                 // A jump out of a function begins the frame in which it arrives.
                 let later = self.later.replace((item.thread, item.frame));
                 let arrived = later.filter(|(thread, f)| {
-                    let by = roll.frame(*f).call;
-                    *thread == item.thread
-                        && executed > 0
-                        && plan.steps[executed - 1].leaves
-                        && by.step == item.step + executed as u64 - 1
-                        && by.pc == plan.steps[executed - 1].pc
+                    executed > 0 && plan.steps[executed - 1].leaves && *thread == item.thread && {
+                        let by = view.frame(*f).call;
+                        by.step == item.step + executed as u64 - 1
+                            && by.pc == plan.steps[executed - 1].pc
+                    }
                 });
                 let arrived = arrived.map(|a| a.1);
-                let asked = |f| self.pending.asked.contains_key(&(f, ENTRY));
                 if whole
-                    && !arrived.is_some_and(asked)
+                    && !arrived.is_some_and(|f| self.asked.about_call(f))
                     && !self.interesting(plan, executed, &values, item, first_frame)
                 {
                     return;
                 }
                 for i in (0..executed).rev() {
                     let step = item.step + i as u64;
-                    if step < self.criterion.step {
-                        let frame = plan.frame_at(i, item.frame, first_frame);
-                        let call = plan.calls.iter().position(|(n, _)| *n as usize == i);
-                        let callee = call.map(|c| FrameId(first_frame + c as u32));
-                        let callee = callee.or(arrived.filter(|_| i + 1 == executed));
-                        let here = Here {
-                            roll,
-                            thread: item.thread,
-                            step,
-                            frame,
-                            callee,
-                        };
-                        self.step(&plan.steps[i], &values, &here);
+                    if step >= self.criterion.step {
+                        continue;
+                    }
+                    let s = &plan.steps[i];
+                    let frame = plan.frame_at(i, item.frame, first_frame);
+                    let call = plan.calls.iter().position(|(n, _)| *n as usize == i);
+                    let callee = call.map(|c| FrameId(first_frame + c as u32));
+                    let callee = callee.or(arrived.filter(|_| i + 1 == executed));
+                    let here = Here {
+                        view,
+                        step,
+                        frame,
+                        callee,
+                    };
+                    if self.concerns(s, &values, &here) {
+                        self.step(s, &values, &here);
                     }
                 }
             }
@@ -262,73 +315,98 @@ impl<'a> Slicer<'a> {
         first_frame: u32,
     ) -> bool {
         let last = item.step + executed as u64;
-        if let (Some(a), Some(b)) = (self.criterion.roots.first(), self.criterion.roots.last())
-            && *a < last
-            && item.step <= *b
-        {
-            return true;
-        }
-        if let Some(r) = self.registers.get(&item.thread)
-            && r.mask & plan.writes != 0
-        {
+        if self.has_root(item.step, last) || self.registers[self.now].1.mask & plan.writes != 0 {
             return true;
         }
         if !self.memory.is_empty() {
-            for (i, spot) in &plan.stores {
-                if *i as usize >= executed {
-                    break;
-                }
-                let hit = match spot.access.fixed() {
-                    Some(n) => self.memory.maybe(spot.address(values), u64::from(n)),
-                    None => true,
-                };
-                if hit {
+            let stores = plan.stores.iter();
+            for (_, spot) in stores.take_while(|(i, _)| (*i as usize) < executed) {
+                if self.may_hit(spot, values) {
                     return true;
                 }
             }
         }
-        let asked = &self.pending.asked;
-        if asked.is_empty() {
+        if self.asked.is_empty() {
             return false;
         }
         let decides = plan.branches.iter().any(|&(i, pc)| {
             (i as usize) < executed
-                && asked.contains_key(&(plan.frame_at(i as usize, item.frame, first_frame), pc))
+                && self
+                    .asked
+                    .about_branch(plan.frame_at(i as usize, item.frame, first_frame), pc)
         });
         decides
-            || (0..plan.calls.len())
-                .any(|c| asked.contains_key(&(FrameId(first_frame + c as u32), ENTRY)))
+            || (0..plan.calls.len()).any(|c| self.asked.about_call(FrameId(first_frame + c as u32)))
+    }
+
+    /// One of these steps is a root.
+    #[inline]
+    fn has_root(&self, from: u64, to: u64) -> bool {
+        let roots = &self.criterion.roots;
+        match (roots.first(), roots.last()) {
+            (Some(a), Some(b)) if *a < to && from <= *b => {
+                let n = roots.partition_point(|r| *r < from);
+                roots.get(n).is_some_and(|r| *r < to)
+            }
+            _ => false,
+        }
+    }
+
+    #[inline]
+    fn may_hit(&self, spot: &Spot, values: &Values<'_>) -> bool {
+        match spot.access.fixed() {
+            Some(n) => self.memory.maybe(spot.address(values), u64::from(n)),
+            None => true,
+        }
+    }
+
+    /// The same look at one instruction.
+    #[inline]
+    fn concerns(&self, s: &Step, values: &Values<'_>, here: &Here<'_>) -> bool {
+        let stores = || {
+            let mut spots = s.spots.iter().filter(|s| s.access.writes);
+            spots.any(|spot| self.may_hit(spot, values))
+        };
+        self.registers[self.now].1.mask & s.writes != 0
+            || s.stores && stores()
+            || s.may_branch && self.asked.about_branch(here.frame, s.pc)
+            || here.callee.is_some_and(|c| self.asked.about_call(c))
+            || self.has_root(here.step, here.step + 1)
     }
 
     fn step(&mut self, s: &Step, values: &Values<'_>, here: &Here<'_>) {
         let Here {
-            roll,
-            thread,
+            view,
             step,
             frame,
             callee,
+            ..
         } = *here;
         let real = Node { step, pc: s.pc };
         // Who it is shown as is worked out when it is known to be in the slice.
         let mut shown = None;
-        let mut inside = self.criterion.roots.binary_search(&step).is_ok();
-        for key in [
-            s.may_branch.then_some((frame, s.pc)),
-            callee.map(|c| (c, ENTRY)),
-        ]
-        .into_iter()
-        .flatten()
-        {
-            if self.pending.asked.contains_key(&key) {
-                let node = *shown.get_or_insert_with(|| self.shown(roll, real, frame));
-                inside |= self.answer(key, node);
+        let mut inside = self.has_root(step, step + 1);
+        let mut answered = std::mem::take(&mut self.answered);
+        answered.clear();
+        if s.may_branch {
+            self.asked.branch(frame, s.pc, &mut answered);
+        }
+        if let Some(callee) = callee {
+            self.asked.call(callee, &mut answered);
+        }
+        if !answered.is_empty() {
+            inside = true;
+            let to = *shown.get_or_insert_with(|| self.shown(view, real, Some(s.id), frame));
+            for w in &answered {
+                self.edge(*w, Kind::Control, to);
             }
         }
+        self.answered = answered;
         let mut taken = std::mem::take(&mut self.taken);
         let mut stretches = std::mem::take(&mut self.scratch);
         let mut hit = inside;
         // Everything is taken before anything is wanted: an instruction reads before it writes.
-        let mut uses: SmallVec<[(Place, u64, u64); 8]> = SmallVec::new();
+        let mut uses = Uses::new();
         let mut addresses: SmallVec<[u8; 4]> = SmallVec::new();
         for t in &s.effects.transfers {
             taken.clear();
@@ -338,14 +416,13 @@ impl<'a> Slicer<'a> {
                     if r.general_number() == Some(4) && r.at < 128 {
                         continue;
                     }
-                    self.take_register(thread, r, &mut taken);
+                    self.registers[self.now].1.take(r, &mut taken);
                 }
                 Place::Memory { access, at, len } => {
                     let a = s.spots[access as usize]
                         .address(values)
                         .wrapping_add(u64::from(at));
-                    self.memory
-                        .take(a, u64::from(len), &mut self.wants, &mut taken);
+                    self.memory.take(a, u64::from(len), &mut taken);
                 }
                 Place::Whole(access) => {
                     stretches.clear();
@@ -353,9 +430,9 @@ impl<'a> Slicer<'a> {
                     let mut offset = 0;
                     for &(a, len) in &stretches {
                         let from = taken.len();
-                        self.memory.take(a, len, &mut self.wants, &mut taken);
+                        self.memory.take(a, len, &mut taken);
                         for t in &mut taken[from..] {
-                            t.0 += offset;
+                            t.at += offset;
                         }
                         offset += len;
                     }
@@ -365,7 +442,7 @@ impl<'a> Slicer<'a> {
                 continue;
             }
             if s.keeps && !inside {
-                self.pass_on(s, t, values, thread, &taken);
+                self.pass_on(s, t, values, &taken);
                 continue;
             }
             if s.frames && !inside {
@@ -375,16 +452,21 @@ impl<'a> Slicer<'a> {
                 && values.get(c) & 1 == 0
             {
                 // A conditional move that did not move leaves the old value there.
-                self.put_back(t.to, thread, &taken);
+                if let Place::Register(r) = t.to {
+                    for took in &taken {
+                        let part = r.part(took.at as u16, took.len as u16);
+                        self.registers[self.now].1.pass(part, took, E::EACH);
+                    }
+                }
                 continue;
             }
             if !certain {
                 // Perhaps it was not written at all.
-                self.want_again(s, t.to, values, &taken);
+                self.want_again(&stretches, &taken);
             }
             hit = true;
-            let node = *shown.get_or_insert_with(|| self.shown(roll, real, frame));
-            self.edges_from(taken.iter().map(|t| t.2), node);
+            let to = *shown.get_or_insert_with(|| self.shown(view, real, Some(s.id), frame));
+            self.edges_from(&taken, to);
             if let Place::Memory { access, .. } | Place::Whole(access) = t.to {
                 addresses.push(access);
             }
@@ -395,8 +477,8 @@ impl<'a> Slicer<'a> {
         if !hit {
             return;
         }
-        let node = *shown.get_or_insert_with(|| self.shown(roll, real, frame));
-        self.include(real, node, frame);
+        let shown = shown.unwrap_or_else(|| self.shown(view, real, Some(s.id), frame));
+        self.include(real, s.id, shown, frame);
         if inside {
             for p in &s.effects.decided_by {
                 uses.push((*p, 0, p.len().map_or(u64::MAX, u64::from)));
@@ -404,7 +486,7 @@ impl<'a> Slicer<'a> {
         }
         for (place, at, len) in uses {
             match place {
-                Place::Register(r) => self.want_register(thread, r, node),
+                Place::Register(r) => self.want_register(r, shown),
                 Place::Memory {
                     access,
                     at: from,
@@ -412,7 +494,7 @@ impl<'a> Slicer<'a> {
                 } => {
                     let a = s.spots[access as usize].address(values);
                     let (at, len) = (at.min(u64::from(all)), len.min(u64::from(all)));
-                    self.want_memory(a.wrapping_add(u64::from(from)).wrapping_add(at), len, node);
+                    self.want_memory(a.wrapping_add(u64::from(from)).wrapping_add(at), len, shown);
                     addresses.push(access);
                 }
                 Place::Whole(access) => {
@@ -420,7 +502,7 @@ impl<'a> Slicer<'a> {
                     s.spots[access as usize].stretches(values, &mut list);
                     for (a, whole) in list {
                         let (at, len) = (at.min(whole), len.min(whole - at.min(whole)));
-                        self.want_memory(a.wrapping_add(at), len, node);
+                        self.want_memory(a.wrapping_add(at), len, shown);
                     }
                     addresses.push(access);
                 }
@@ -430,135 +512,108 @@ impl<'a> Slicer<'a> {
         addresses.dedup();
         for n in addresses {
             for r in s.spots[n as usize].access.registers() {
-                self.want_register(thread, r, node);
+                self.want_register(r, shown);
             }
         }
     }
 
     /// Registers saved and restored: whoever wanted the one wants the other.
-    fn pass_on(
-        &mut self,
-        s: &Step,
-        t: &effects::Transfer,
-        values: &Values<'_>,
-        thread: u32,
-        taken: &Taken,
-    ) {
+    fn pass_on(&mut self, s: &Step, t: &Transfer, values: &Values<'_>, taken: &Taken) {
         let Some(source) = t.from.first() else { return };
-        let mut parts: FxHashMap<(u64, u64), Vec<Want>> = FxHashMap::default();
-        for &(at, len, want) in taken {
-            parts.entry((at, len)).or_default().push(want);
-        }
-        for ((at, len), list) in parts {
-            let id = self.wants.join(list);
+        for took in taken {
             match source.place {
                 Place::Register(r) => {
-                    let part = r.part(at as u16, len as u16);
-                    let regs = self.registers.entry(thread).or_insert_with(Registers::new);
-                    regs.add(part, id, &mut self.wants);
+                    let part = r.part(took.at as u16, took.len as u16);
+                    self.registers[self.now].1.pass(part, took, E::EACH);
                 }
                 Place::Memory {
                     access, at: from, ..
                 } => {
                     let a = s.spots[access as usize].address(values);
-                    let a = a.wrapping_add(u64::from(from)).wrapping_add(at);
-                    self.memory.add(a, len, id, &mut self.wants);
+                    let a = a.wrapping_add(u64::from(from)).wrapping_add(took.at);
+                    self.memory.pass(a, took, E::EACH);
                 }
                 Place::Whole(_) => {}
             }
         }
     }
 
-    fn put_back(&mut self, to: Place, thread: u32, taken: &Taken) {
-        let Place::Register(r) = to else { return };
-        for &(at, len, want) in taken {
-            let id = self.wants.join(vec![want]);
-            let regs = self.registers.entry(thread).or_insert_with(Registers::new);
-            regs.add(r.part(at as u16, len as u16), id, &mut self.wants);
-        }
-    }
-
-    fn want_again(&mut self, s: &Step, to: Place, values: &Values<'_>, taken: &Taken) {
-        let Place::Whole(access) = to else { return };
-        let mut list = Vec::new();
-        s.spots[access as usize].stretches(values, &mut list);
-        for &(at, len, want) in taken {
+    /// What was taken is still wanted of these stretches.
+    fn want_again(&mut self, stretches: &[(u64, u64)], taken: &Taken) {
+        for took in taken {
             let mut begin = 0;
-            for &(a, whole) in &list {
-                if at >= begin && at < begin + whole {
-                    let id = self.wants.join(vec![want]);
-                    self.memory.add(a + (at - begin), len, id, &mut self.wants);
+            for &(a, whole) in stretches {
+                if (begin..begin + whole).contains(&took.at) {
+                    self.memory.pass(a + (took.at - begin), took, E::EACH);
                 }
                 begin += whole;
             }
         }
     }
 
-    fn take_register(&mut self, thread: u32, r: RegRange, taken: &mut Taken) {
-        if let Some(regs) = self.registers.get_mut(&thread)
-            && regs.wanted(r)
-        {
-            regs.take(r, &mut self.wants, taken);
-        }
-    }
-
-    fn want_register(&mut self, thread: u32, r: RegRange, node: Node) {
+    fn want_register(&mut self, r: RegRange, by: Shown) {
         if r.general_number() == Some(4)
             || matches!(r, effects::FS_BASE | effects::GS_BASE)
             || self.options.pruned_registers.iter().any(|p| p.overlaps(r))
         {
             return;
         }
-        let id = self.wants.add(node.pc, node.step, Kind::Register(r));
-        let regs = self.registers.entry(thread).or_insert_with(Registers::new);
-        regs.add(r, id, &mut self.wants);
+        let wants = self.everybody.wants(by.id, by.node, Why::Register(r));
+        self.registers[self.now].1.add(r, wants, E::EACH);
     }
 
-    fn want_memory(&mut self, addr: u64, len: u64, node: Node) {
+    fn want_memory(&mut self, addr: u64, len: u64, by: Shown) {
         let pruned = |&(a, n): &(u64, u64)| addr < a + n && a < addr.wrapping_add(len);
         if len == 0 || self.options.pruned_memory.iter().any(pruned) {
             return;
         }
-        let id = self
-            .wants
-            .add(node.pc, node.step, Kind::Memory { addr, len });
-        self.memory.add(addr, len, id, &mut self.wants);
+        let wants = self.everybody.wants(by.id, by.node, Why::Memory);
+        self.memory.add(addr, len, wants, E::EACH);
     }
 
     /// Those who wanted this depend on `to`.
-    fn edges_from(&mut self, wants: impl Iterator<Item = Want>, to: Node) {
-        for want in wants {
-            let mut found: SmallVec<[Want; 4]> = SmallVec::new();
-            self.wants.each(want, &mut |w| found.push(w));
-            for w in found {
-                self.edge(w.pc, w.step, to, w.kind);
-            }
+    fn edges_from(&mut self, taken: &Taken, to: Shown) {
+        for took in taken {
+            let wants = took.wants();
+            let kind = took.kind(self.everybody.get(wants.who).why);
+            self.edge(wants, kind, to);
         }
     }
 
-    fn edge(&mut self, pc: u64, step: u64, to: Node, kind: Kind) {
-        let from = Node { step, pc };
-        if from == to || from == OUTSIDE {
+    fn edge(&mut self, wants: Wants, kind: Kind, to: Shown) {
+        let pc = self.everybody.get(wants.who).pc;
+        let mut times = u64::from(wants.times);
+        let node = to.node;
+        if pc == OUTSIDE.pc {
+            return;
+        }
+        if pc == node.pc && wants.earliest == node.step {
             // Inside one call of a library.
-            return;
+            times -= 1;
         }
-        let edge = Edge { from, to, kind };
-        // The same want may have been met by several bytes.
-        let recent = self.edges.len().saturating_sub(16);
-        if self.edges[recent..].contains(&edge) {
-            return;
-        }
-        self.edge_count += 1;
-        if self.edges.len() < MOST_EDGES {
-            self.edges.push(edge);
+        if times > 0 {
+            let edge = Edge {
+                from: Node {
+                    step: wants.latest,
+                    pc,
+                },
+                to: node,
+                kind,
+            };
+            let key = u64::from(wants.who) << 32 | u64::from(to.id);
+            self.edges.add(key, edge, times);
         }
     }
 
-    fn count(&mut self, node: Node, squashed: bool) {
+    fn count(&mut self, shown: Shown, squashed: bool) {
+        let node = shown.node;
         if node == OUTSIDE || squashed && !self.squashed.insert(node) {
             return;
         }
-        let times = self.nodes.entry(node.pc).or_insert(Times {
+        let Some(times) = self.nodes.get_mut(shown.id as usize) else {
+            return;
+        };
+        let times = times.get_or_insert(Times {
             count: 0,
             first: node.step,
             last: node.step,
@@ -568,61 +623,46 @@ impl<'a> Slicer<'a> {
         times.last = times.last.max(node.step);
     }
 
-    fn include(&mut self, real: Node, node: Node, frame: FrameId) {
-        self.count(node, node != real || self.squashed.contains(&node));
-        self.ask(real.pc, node, frame);
+    fn include(&mut self, real: Node, id: InsnId, shown: Shown, frame: FrameId) {
+        let squashed = shown.node != real;
+        self.count(shown, squashed || self.is_squashed(shown));
+        self.ask(real.pc, Some(id), shown, frame);
     }
 
-    /// Asks why the instruction at `pc`, shown as `node`, was executed.
-    fn ask(&mut self, pc: u64, node: Node, frame: FrameId) {
+    /// A call that has been counted for what happened inside of it.
+    fn is_squashed(&self, shown: Shown) -> bool {
+        !self.squashed.is_empty() && self.squashed.contains(&shown.node)
+    }
+
+    /// Asks why the instruction at `pc` was executed.
+    fn ask(&mut self, pc: u64, id: Option<InsnId>, by: Shown, frame: FrameId) {
         if self.options.data_only {
             return;
         }
-        let controllers = match self.controllers.get(&pc) {
-            Some(c) => c.clone(),
-            None => {
-                let c: Rc<[u64]> = self.controls.controllers(pc).into();
-                self.controllers.insert(pc, c.clone());
-                c
+        let known = id.and_then(|id| self.sets[id as usize]);
+        let set = known.unwrap_or_else(|| {
+            let set = self.asked.set(self.controls.controllers(pc));
+            if let Some(id) = id {
+                self.sets[id as usize] = Some(set);
             }
-        };
-        let id = self.pending.list.len() as u32;
-        self.pending.list.push((node, false));
-        for &c in controllers.iter().chain([&ENTRY]) {
-            self.pending.asked.entry((frame, c)).or_default().push(id);
-        }
+            set
+        });
+        let asker = self.everybody.wants(by.id, by.node, Why::Control);
+        self.asked.ask(frame, set, asker, E::EACH);
     }
 
-    /// The branch at hand answers those who asked for it; true if there were any.
-    fn answer(&mut self, key: (FrameId, u64), node: Node) -> bool {
-        let Some(list) = self.pending.asked.remove(&key) else {
-            return false;
-        };
-        let mut any = false;
-        for id in list {
-            let (from, done) = &mut self.pending.list[id as usize];
-            if !std::mem::replace(done, true) {
-                let from = *from;
-                any = true;
-                self.edge(from.pc, from.step, node, Kind::Control);
-            }
-        }
-        any
-    }
-
-    fn event(&mut self, roll: &Roll, event: &Event, item: &Item) {
+    fn event(&mut self, view: &View<'_>, event: &Event, item: &Item) {
         let thread = item.thread;
         match event {
             Event::Leave { nr: 15, .. } => {
-                let now = self.registers.remove(&thread);
-                let now = now.unwrap_or_else(Registers::new);
+                let now = &mut self.registers[self.now].1;
+                let now = std::mem::replace(now, Registers::new());
                 self.interrupted.entry(thread).or_default().push(now);
             }
             Event::Signal { frame, .. } => {
                 let before = self.interrupted.get_mut(&thread).and_then(Vec::pop);
                 if let Some(before) = before {
-                    let regs = self.registers.entry(thread).or_insert_with(Registers::new);
-                    regs.join(before);
+                    self.registers[self.now].1.join(before);
                 }
                 self.drop_memory(&[*frame]);
             }
@@ -632,14 +672,14 @@ impl<'a> Slicer<'a> {
                     ..Open::default()
                 };
                 for w in writes {
-                    self.memory
-                        .take(w.addr, w.len, &mut self.wants, &mut open.taken);
+                    self.memory.take(w.addr, w.len, &mut open.taken);
                 }
                 self.open.insert(thread, open);
             }
-            Event::Enter { pc, nr, .. } => self.call(roll, *pc, *nr, item),
+            Event::Enter { pc, nr, .. } => self.call(view, *pc, *nr, item),
             Event::Special(insn) => {
-                let step = Step::of(insn, &[]);
+                let mut step = Step::of(insn, &[]);
+                step.id = self.codes.id(insn.pc).unwrap_or(NOBODY);
                 let values = Values {
                     record: &[],
                     rsp: 0,
@@ -647,8 +687,7 @@ impl<'a> Slicer<'a> {
                     fs_base: 0,
                 };
                 let here = Here {
-                    roll,
-                    thread,
+                    view,
                     step: item.step,
                     frame: item.frame,
                     callee: None,
@@ -658,8 +697,9 @@ impl<'a> Slicer<'a> {
             Event::Outside { writes } => self.drop_memory(writes),
             Event::Exec => {
                 self.memory = Memory::new();
-                self.registers.clear();
-                self.pending = Pending::default();
+                self.registers = vec![(thread, Registers::new())];
+                self.now = 0;
+                self.asked.clear();
             }
             Event::State { .. } => {}
         }
@@ -670,13 +710,13 @@ impl<'a> Slicer<'a> {
         let mut taken = std::mem::take(&mut self.taken);
         for w in writes {
             taken.clear();
-            self.memory.take(w.addr, w.len, &mut self.wants, &mut taken);
+            self.memory.take(w.addr, w.len, &mut taken);
         }
         self.taken = taken;
     }
 
     /// A system call: its result and what it wrote depend on its arguments and on what it read.
-    fn call(&mut self, roll: &Roll, pc: u64, nr: u64, item: &Item) {
+    fn call(&mut self, view: &View<'_>, pc: u64, nr: u64, item: &Item) {
         let real = Node {
             step: item.step,
             pc,
@@ -684,97 +724,23 @@ impl<'a> Slicer<'a> {
         let open = self.open.remove(&item.thread).unwrap_or_default();
         let mut taken = open.taken;
         for r in [effects::RAX, effects::RCX, effects::R11] {
-            self.take_register(item.thread, r, &mut taken);
+            self.registers[self.now].1.take(r, &mut taken);
         }
-        let inside = self.criterion.roots.binary_search(&item.step).is_ok();
+        let inside = self.has_root(item.step, item.step + 1);
         if taken.is_empty() && !inside {
             return;
         }
-        let node = self.shown(roll, real, item.frame);
-        self.edges_from(taken.iter().map(|t| t.2), node);
-        self.include(real, node, item.frame);
+        let Some(id) = self.codes.id(pc) else { return };
+        let shown = self.shown(view, real, Some(id), item.frame);
+        self.edges_from(&taken, shown);
+        self.include(real, id, shown, item.frame);
         // The number of the call and its arguments: rax, rdi, rsi, rdx, r10, r8, r9.
-        self.want_register(item.thread, effects::RAX, node);
+        self.want_register(effects::RAX, shown);
         for r in [7, 6, 2, 10, 8, 9].into_iter().take(abi::arguments(nr)) {
-            self.want_register(item.thread, RegRange::general(r), node);
+            self.want_register(RegRange::general(r), shown);
         }
         for r in open.reads {
-            self.want_memory(r.addr, r.len, node);
+            self.want_memory(r.addr, r.len, shown);
         }
-    }
-}
-
-/// What the bytes of a transfer that are wanted are made of: place, and the part of it.
-fn sources(t: &Transfer, taken: &Taken, all: bool, out: &mut SmallVec<[(Place, u64, u64); 8]>) {
-    let whole = |p: Place| (p, 0, p.len().map_or(u64::MAX, u64::from));
-    if all || t.lane == 0 {
-        for s in &t.from {
-            let p = whole(s.place);
-            if !out.contains(&p) {
-                out.push(p);
-            }
-        }
-        return;
-    }
-    // The same byte may be wanted by many.
-    let mut ranges: SmallVec<[(u64, u64); 4]> =
-        taken.iter().map(|&(at, len, _)| (at, at + len)).collect();
-    ranges.sort_unstable();
-    ranges.dedup_by(|next, kept| {
-        let joined = next.0 <= kept.1;
-        if joined {
-            kept.1 = kept.1.max(next.1);
-        }
-        joined
-    });
-    if t.is_copy() {
-        for &(a, b) in &ranges {
-            out.push(match t.from[0].place {
-                p @ Place::Whole(_) => (p, a, b - a),
-                p => whole(p.part(a as u16, (b - a) as u16)),
-            });
-        }
-        return;
-    }
-    let lane = u64::from(t.lane);
-    for n in 0..t.from.len() {
-        let first = out.len();
-        for &(a, b) in &ranges {
-            for l in a / lane..=(b - 1) / lane {
-                let Some(p) = t.sources((l * lane) as u16).nth(n) else {
-                    continue;
-                };
-                match out[first..].last_mut() {
-                    // The next bytes of the same register or operand are one dependence.
-                    Some((q, _, len)) if follows(*q, p) => {
-                        let more = p.len().unwrap_or(0);
-                        *len += u64::from(more);
-                        match q {
-                            Place::Register(r) => r.len += more,
-                            Place::Memory { len, .. } => *len += more,
-                            Place::Whole(_) => {}
-                        }
-                    }
-                    Some((q, ..)) if *q == p => {}
-                    _ => out.push(whole(p)),
-                }
-            }
-        }
-    }
-}
-
-/// `q` begins where `p` ends, in the same register or operand.
-fn follows(p: Place, q: Place) -> bool {
-    match (p, q) {
-        (Place::Register(a), Place::Register(b)) => a.end() == b.at && mask(a) == mask(b),
-        (
-            Place::Memory { access, at, len },
-            Place::Memory {
-                access: other,
-                at: next,
-                ..
-            },
-        ) => access == other && at + len == next,
-        _ => false,
     }
 }

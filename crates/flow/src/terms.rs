@@ -1,6 +1,8 @@
 //! What a slice is asked about, and what it consists of.
 
 use image::effects::RegRange;
+use rustc_hash::FxHashMap;
+use serde::{Deserialize, Serialize};
 
 /// Why one instruction depends on another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -11,7 +13,7 @@ pub enum Kind {
 }
 
 /// An executed instruction of the slice.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Node {
     pub step: u64,
     pub pc: u64,
@@ -26,6 +28,69 @@ pub struct Edge {
     pub from: Node,
     pub to: Node,
     pub kind: Kind,
+}
+
+/// Takes the dependences of a slice.
+pub trait Edges {
+    /// Whether it is told of each. Else executions of an instruction that depend on the same one
+    /// instruction's execution, for the same reason, are told as one: the latest, and how many.
+    const EACH: bool;
+
+    /// `key` is the same for dependences between the same instructions for the same reason.
+    fn add(&mut self, key: u64, edge: Edge, times: u64);
+}
+
+impl Edges for Vec<Edge> {
+    const EACH: bool = true;
+
+    fn add(&mut self, _: u64, edge: Edge, _: u64) {
+        self.push(edge);
+    }
+}
+
+/// Dependences by the instructions between which they are.
+#[derive(Default)]
+pub struct Merged {
+    by_key: FxHashMap<u64, Joined>,
+    pub count: u64,
+}
+
+/// Dependences between two instructions for one reason.
+#[derive(Clone, Copy, Debug)]
+pub struct Joined {
+    /// The latest.
+    pub edge: Edge,
+    pub times: u64,
+    /// The one that was found last, which may come again for other bytes.
+    last: (u64, u64),
+}
+
+impl Merged {
+    pub fn iter(&self) -> impl Iterator<Item = &Joined> {
+        self.by_key.values()
+    }
+}
+
+impl Edges for Merged {
+    const EACH: bool = false;
+
+    fn add(&mut self, key: u64, edge: Edge, times: u64) {
+        let ends = (edge.from.step, edge.to.step);
+        let known = self.by_key.entry(key).or_insert(Joined {
+            edge,
+            times: 0,
+            last: (u64::MAX, u64::MAX),
+        });
+        if known.last == ends {
+            return;
+        }
+        known.last = ends;
+        known.times += times;
+        self.count += times;
+        if edge.from.step > known.edge.from.step {
+            known.edge = edge;
+        }
+    }
 }
 
 /// What decides whether an instruction is executed: facts about the program's code.

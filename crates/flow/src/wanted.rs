@@ -4,112 +4,161 @@ use image::effects::RegRange;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
+use crate::codes::InsnId;
 use crate::plan::{Mask, mask};
-use crate::terms::Kind;
+use crate::terms::{Kind, Node};
 
-/// Number of a want.
-pub(crate) type Id = u32;
-
-/// Somebody wants to know where bytes came from.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Want {
+/// An instruction that wants something, and for what reason.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Who {
     pub(crate) pc: u64,
-    pub(crate) step: u64,
-    pub(crate) kind: Kind,
-    /// Cells in which it is entered.
-    cells: u32,
-    /// It stands for several: one more than the number of their list.
-    group: u32,
+    pub(crate) why: Why,
 }
 
-/// All wants; those that nobody refers to any more are used again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Why {
+    Register(RegRange),
+    Memory,
+    Control,
+}
+
+/// Number of a [`Who`].
+pub(crate) type WhoId = u32;
+
+/// All who ever wanted something.
 #[derive(Default)]
+pub(crate) struct Everybody {
+    list: Vec<Who>,
+    numbers: FxHashMap<(InsnId, u32), WhoId>,
+}
+
+impl Everybody {
+    fn number(&mut self, id: InsnId, who: Who) -> WhoId {
+        let code = match who.why {
+            Why::Register(r) => u32::from(r.at) << 16 | u32::from(r.len),
+            Why::Memory => u32::MAX,
+            Why::Control => u32::MAX - 1,
+        };
+        *self.numbers.entry((id, code)).or_insert_with(|| {
+            self.list.push(who);
+            self.list.len() as WhoId - 1
+        })
+    }
+
+    /// One execution of an instruction, shown as `node`, wants something.
+    pub(crate) fn wants(&mut self, id: InsnId, node: Node, why: Why) -> Wants {
+        let who = self.number(id, Who { pc: node.pc, why });
+        Wants::one(who, node.step)
+    }
+
+    pub(crate) fn get(&self, who: WhoId) -> Who {
+        self.list[who as usize]
+    }
+}
+
+/// Executions of an instruction that want the same; the walk meets the latest first.
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Wants {
-    list: Vec<Want>,
-    free: Vec<Id>,
-    groups: Vec<Vec<Want>>,
+    pub(crate) who: WhoId,
+    /// How many executions.
+    pub(crate) times: u32,
+    /// The latest execution and the earliest.
+    pub(crate) latest: u64,
+    pub(crate) earliest: u64,
 }
 
 impl Wants {
-    pub(crate) fn add(&mut self, pc: u64, step: u64, kind: Kind) -> Id {
-        let want = Want {
-            pc,
-            step,
-            kind,
-            cells: 0,
-            group: 0,
-        };
-        self.enter_list(want)
-    }
-
-    /// One want in place of several. What is passed on again and again, through the saving of a
-    /// register by every function on the way, would otherwise be counted out each time.
-    pub(crate) fn join(&mut self, list: Vec<Want>) -> Id {
-        let mut want = list[0];
-        if list.len() > 1 {
-            self.groups.push(list);
-            want.group = self.groups.len() as u32;
-        }
-        want.cells = 0;
-        self.enter_list(want)
-    }
-
-    /// Tells `f` of all that a want stands for.
-    pub(crate) fn each(&self, want: Want, f: &mut dyn FnMut(Want)) {
-        let mut left = vec![want];
-        while let Some(w) = left.pop() {
-            match w.group.checked_sub(1) {
-                Some(g) => left.extend(&self.groups[g as usize]),
-                None => f(w),
-            }
+    pub(crate) fn one(who: WhoId, step: u64) -> Self {
+        Wants {
+            who,
+            times: 1,
+            latest: step,
+            earliest: step,
         }
     }
 
-    fn enter_list(&mut self, want: Want) -> Id {
-        match self.free.pop() {
-            Some(id) => {
-                self.list[id as usize] = want;
-                id
-            }
-            None => {
-                self.list.push(want);
-                self.list.len() as Id - 1
-            }
+    /// Others that want the same.
+    pub(crate) fn join(&mut self, other: Wants) {
+        if other.times == 1 && self.earliest == other.earliest {
+            return;
         }
-    }
-
-    pub(crate) fn get(&self, id: Id) -> Want {
-        self.list[id as usize]
-    }
-
-    fn enter(&mut self, id: Id) {
-        self.list[id as usize].cells += 1;
-    }
-
-    fn leave(&mut self, id: Id) {
-        let w = &mut self.list[id as usize];
-        w.cells -= 1;
-        if w.cells == 0 {
-            self.free.push(id);
-        }
+        self.times = self.times.saturating_add(other.times);
+        self.latest = self.latest.max(other.latest);
+        self.earliest = self.earliest.min(other.earliest);
     }
 }
 
+/// Somebody wants some of eight bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Entry {
+    pub(crate) wants: Wants,
+    /// The address of the first of the eight, where memory is wanted.
+    base: u64,
+    bytes: u8,
+}
+
 /// Eight bytes: which of them are wanted by whom.
-type Cell = SmallVec<[(u8, Id); 2]>;
+type Cell = SmallVec<[Entry; 1]>;
 
-/// Bytes of a written range that were wanted: offset from its beginning, by whom.
-pub(crate) type Taken = Vec<(u64, u64, Want)>;
+/// Bytes of a written range that were wanted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Took {
+    /// Offset from the beginning of the range.
+    pub(crate) at: u64,
+    pub(crate) len: u64,
+    entry: Entry,
+}
 
-fn put(cell: &mut Cell, bytes: u8, id: Id, wants: &mut Wants) {
-    // The parts of one want come one after the other; a place that is much read and seldom written
-    // is wanted by very many.
-    if let Some(entry) = cell.last_mut().filter(|(_, i)| *i == id) {
-        entry.0 |= bytes;
-        return;
+impl Took {
+    pub(crate) fn wants(&self) -> Wants {
+        self.entry.wants
     }
-    wants.enter(id);
-    cell.push((bytes, id));
+
+    /// The dependence, in words.
+    pub(crate) fn kind(&self, why: Why) -> Kind {
+        match why {
+            Why::Register(r) => Kind::Register(r),
+            Why::Control => Kind::Control,
+            Why::Memory => Kind::Memory {
+                addr: self.entry.base + u64::from(self.entry.bytes.trailing_zeros()),
+                len: self.len,
+            },
+        }
+    }
+
+    /// The same wish for other bytes of the same number: `n` of them from the `from`-th on.
+    fn moved(&self, from: u64, n: u64, to: u64) -> Entry {
+        let shift = |base: u64| base.wrapping_add(self.at_in_cell() + from).wrapping_sub(to);
+        Entry {
+            base: shift(self.entry.base),
+            bytes: (((1u16 << n) - 1) << to) as u8,
+            ..self.entry
+        }
+    }
+
+    fn at_in_cell(&self) -> u64 {
+        u64::from(self.entry.bytes.trailing_zeros())
+    }
+}
+
+pub(crate) type Taken = Vec<Took>;
+
+/// Many executions of an instruction may want the same; unless `each` is to be known, they are one
+/// entry.
+fn put(cell: &mut Cell, new: Entry, each: bool) {
+    let same = |e: &Entry| {
+        e.wants.who == new.wants.who
+            && if each {
+                e.wants.earliest == new.wants.earliest && e.base == new.base
+            } else {
+                e.bytes == new.bytes
+            }
+    };
+    match cell.iter_mut().find(|e| same(e)) {
+        Some(e) if each => e.bytes |= new.bytes,
+        Some(e) => e.wants.join(new.wants),
+        None => cell.push(new),
+    }
 }
 
 /// The bits of the part of cell `n` that lies in `[addr, addr + len)`.
@@ -120,25 +169,34 @@ fn part(n: u64, addr: u64, len: u64) -> u8 {
 }
 
 /// Takes what is wanted of `bytes` out of a cell; `at` is the offset of the cell's first byte.
-fn take(cell: &mut Cell, bytes: u8, at: i64, wants: &mut Wants, out: &mut Taken) {
-    cell.retain(|(mask, id)| {
-        let hit = *mask & bytes;
-        if hit != 0 {
-            let want = wants.get(*id);
-            let mut rest = hit;
-            while rest != 0 {
-                let first = rest.trailing_zeros();
-                let run = (!(rest >> first)).trailing_zeros();
-                out.push(((at + i64::from(first)) as u64, u64::from(run), want));
-                rest &= !((((1u16 << run) - 1) << first) as u8);
-            }
-            *mask &= !hit;
-            if *mask == 0 {
-                wants.leave(*id);
-            }
+fn take(cell: &mut Cell, bytes: u8, at: i64, out: &mut Taken) {
+    cell.retain(|entry| {
+        let mut rest = entry.bytes & bytes;
+        entry.bytes &= !rest;
+        while rest != 0 {
+            let first = rest.trailing_zeros();
+            let run = (!(rest >> first)).trailing_zeros();
+            let bytes = (((1u16 << run) - 1) << first) as u8;
+            out.push(Took {
+                at: (at + i64::from(first)) as u64,
+                len: u64::from(run),
+                entry: Entry { bytes, ..*entry },
+            });
+            rest &= !bytes;
         }
-        *mask != 0
+        entry.bytes != 0
     });
+}
+
+/// Splits what was taken among the cells of other bytes, of which the first is number `addr`.
+fn spread(took: &Took, addr: u64, mut f: impl FnMut(u64, Entry)) {
+    let mut done = 0;
+    while done < took.len {
+        let here = addr.wrapping_add(done);
+        let n = (8 - here % 8).min(took.len - done);
+        f(here / 8, took.moved(done, n, here % 8));
+        done += n;
+    }
 }
 
 /// Wanted bytes of registers, of one thread.
@@ -156,36 +214,38 @@ impl Registers {
         }
     }
 
-    pub(crate) fn add(&mut self, r: RegRange, id: Id, wants: &mut Wants) {
+    pub(crate) fn add(&mut self, r: RegRange, wants: Wants, each: bool) {
         let (addr, len) = (u64::from(r.at), u64::from(r.len));
         for n in addr / 8..=(addr + len - 1) / 8 {
-            put(&mut self.cells[n as usize], part(n, addr, len), id, wants);
+            let entry = Entry {
+                wants,
+                base: 0,
+                bytes: part(n, addr, len),
+            };
+            put(&mut self.cells[n as usize], entry, each);
         }
         self.mask |= mask(r);
     }
 
-    pub(crate) fn wanted(&self, r: RegRange) -> bool {
-        if self.mask & mask(r) == 0 {
-            return false;
-        }
-        let (addr, len) = (u64::from(r.at), u64::from(r.len));
-        (addr / 8..=(addr + len - 1) / 8).any(|n| {
-            let bytes = part(n, addr, len);
-            self.cells[n as usize].iter().any(|(m, _)| m & bytes != 0)
-        })
+    /// What was wanted of other bytes is wanted of `r`.
+    pub(crate) fn pass(&mut self, r: RegRange, took: &Took, each: bool) {
+        spread(took, u64::from(r.at), |n, entry| {
+            put(&mut self.cells[n as usize], entry, each);
+        });
+        self.mask |= mask(r);
     }
 
-    pub(crate) fn take(&mut self, r: RegRange, wants: &mut Wants, out: &mut Taken) {
+    pub(crate) fn take(&mut self, r: RegRange, out: &mut Taken) {
+        if self.mask & mask(r) == 0 {
+            return;
+        }
         let (addr, len) = (u64::from(r.at), u64::from(r.len));
         for n in addr / 8..=(addr + len - 1) / 8 {
             let cell = &mut self.cells[n as usize];
-            take(
-                cell,
-                part(n, addr, len),
-                (n * 8) as i64 - addr as i64,
-                wants,
-                out,
-            );
+            if !cell.is_empty() {
+                let at = (n * 8) as i64 - addr as i64;
+                take(cell, part(n, addr, len), at, out);
+            }
         }
         self.summarise(r);
     }
@@ -242,17 +302,30 @@ impl Memory {
         self.cells.is_empty()
     }
 
-    pub(crate) fn add(&mut self, addr: u64, len: u64, id: Id, wants: &mut Wants) {
+    fn cell(&mut self, n: u64) -> &mut Cell {
+        self.cells.entry(n).or_insert_with(|| {
+            self.filter[hash(n)] += 1;
+            Cell::new()
+        })
+    }
+
+    pub(crate) fn add(&mut self, addr: u64, len: u64, wants: Wants, each: bool) {
         let Some(last) = len.checked_sub(1).and_then(|l| addr.checked_add(l)) else {
             return;
         };
         for n in addr / 8..=last / 8 {
-            let cell = self.cells.entry(n).or_insert_with(|| {
-                self.filter[hash(n)] += 1;
-                Cell::new()
-            });
-            put(cell, part(n, addr, len), id, wants);
+            let entry = Entry {
+                wants,
+                base: n * 8,
+                bytes: part(n, addr, len),
+            };
+            put(self.cell(n), entry, each);
         }
+    }
+
+    /// What was wanted of other bytes is wanted of those at `addr`.
+    pub(crate) fn pass(&mut self, addr: u64, took: &Took, each: bool) {
+        spread(took, addr, |n, entry| put(self.cell(n), entry, each));
     }
 
     /// Perhaps something in `[addr, addr + len)` is wanted.
@@ -265,7 +338,7 @@ impl Memory {
         (first..=last).any(|n| self.filter[hash(n)] != 0)
     }
 
-    pub(crate) fn take(&mut self, addr: u64, len: u64, wants: &mut Wants, out: &mut Taken) {
+    pub(crate) fn take(&mut self, addr: u64, len: u64, out: &mut Taken) {
         if len == 0 || self.cells.is_empty() {
             return;
         }
@@ -274,16 +347,16 @@ impl Memory {
             let inside = |n: &&u64| (addr / 8..=last).contains(*n);
             let list: Vec<u64> = self.cells.keys().filter(inside).copied().collect();
             for n in list {
-                self.take_cell(n, addr, len, wants, out);
+                self.take_cell(n, addr, len, out);
             }
         } else {
             for n in addr / 8..=last {
-                self.take_cell(n, addr, len, wants, out);
+                self.take_cell(n, addr, len, out);
             }
         }
     }
 
-    fn take_cell(&mut self, n: u64, addr: u64, len: u64, wants: &mut Wants, out: &mut Taken) {
+    fn take_cell(&mut self, n: u64, addr: u64, len: u64, out: &mut Taken) {
         if self.filter[hash(n)] == 0 {
             return;
         }
@@ -291,7 +364,7 @@ impl Memory {
             return;
         };
         let at = (n * 8).wrapping_sub(addr) as i64;
-        take(cell, part(n, addr, len), at, wants, out);
+        take(cell, part(n, addr, len), at, out);
         if cell.is_empty() {
             self.cells.remove(&n);
             self.filter[hash(n)] -= 1;

@@ -75,21 +75,20 @@ impl Files {
         }
         fs::create_dir_all(&self.dir).map_err(Error::Disk)?;
         let here = self.path(&file);
-        if !here.exists() {
-            fs::create_dir_all(&self.store).map_err(Error::Disk)?;
-            let there = self.store.join(&stored);
-            if !there.exists() {
-                let temporary = self.store.join(format!("{stored}.{}", std::process::id()));
-                let copied = File::create(&temporary).and_then(|to| copy(&source, &to));
-                if let Err(e) = copied {
-                    let _ = fs::remove_file(&temporary);
-                    return Err(Error::Disk(e));
-                }
-                fs::rename(&temporary, &there).map_err(Error::Disk)?;
-            }
-            if fs::hard_link(&there, &here).is_err() {
-                fs::copy(&there, &here).map_err(Error::Disk)?;
-            }
+        if !here.exists() && fs::hard_link(self.store.join(&stored), &here).is_err() {
+            // A copy of our own first, then offered to others: nobody else, another recorder at
+            // the same file or `rm`, can come between.
+            let partial = self.dir.join(format!("{stored}.partial"));
+            File::create(&partial)
+                .and_then(|to| copy(&source, &to))
+                .and_then(|()| fs::rename(&partial, &here))
+                .map_err(|e| {
+                    let _ = fs::remove_file(&partial);
+                    Error::Disk(e)
+                })?;
+            // Where this fails, the file is not shared, and nothing is lost.
+            let _ = fs::create_dir_all(&self.store);
+            let _ = fs::hard_link(&here, self.store.join(&stored));
         }
         self.known.insert(stored, ());
         Ok(file)
@@ -119,5 +118,37 @@ fn copy(mut from: &File, mut to: &File) -> io::Result<()> {
             return Ok(());
         }
         at = data + n;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Barrier;
+
+    #[test]
+    fn recorders_that_meet_at_a_file_all_keep_it() {
+        const AT_ONCE: usize = 8;
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        for round in 0..20 {
+            let source = folder.path().join(format!("source-{round}"));
+            let contents = vec![round as u8; 300_000];
+            fs::write(&source, &contents).expect("a file to keep");
+            let start = Barrier::new(AT_ONCE);
+            std::thread::scope(|s| {
+                for n in 0..AT_ONCE {
+                    let recording = folder.path().join(format!("{round}-{n}"));
+                    let (start, source, contents) = (&start, &source, &contents);
+                    s.spawn(move || {
+                        let mut files = Files::of(&recording);
+                        start.wait();
+                        let kept = files.keep(source, std::slice::from_ref(source));
+                        let kept = kept.expect("the file is kept");
+                        let stored = fs::read(files.path(&kept)).expect("the stored file");
+                        assert!(stored == *contents, "what was kept is what was there");
+                    });
+                }
+            });
+        }
     }
 }

@@ -185,7 +185,11 @@ impl Policy {
             return None;
         };
         let one_in = if atomic { a.atomics } else { a.accesses }?;
-        (self.random.below(one_in) == 0).then(|| self.again())
+        (self.random.below(one_in) == 0).then(|| {
+            // Much of what goes wrong is executed once by each thread.
+            let first = self.coin();
+            if first { 1 } else { self.again() }
+        })
     }
 
     /// Executions of a site up to the next stop there.
@@ -223,15 +227,17 @@ impl Adversary {
             accesses: None,
             calls: None,
         };
-        match random.below(4) {
+        match random.below(5) {
             0 => {}
             1 => {
                 adversary.atomics = one_in(random, 4);
                 adversary.calls = one_in(random, 5);
             }
-            2 => {
+            2 | 3 => {
                 adversary.atomics = one_in(random, 6);
-                adversary.accesses = one_in(random, 8);
+                // In a small program one of many is none.
+                let most = if random.below(2) == 0 { 3 } else { 8 };
+                adversary.accesses = one_in(random, most);
             }
             _ => {
                 adversary.short = Some(random.magnitude(8, 19));

@@ -153,6 +153,11 @@ impl Recorder {
         self.engine.hunt = Some(Hunt::for_sites(atomics, accesses));
     }
 
+    /// The process that the guest is.
+    pub fn pid(&self) -> i32 {
+        self.leader
+    }
+
     /// `f` is called when no thread can run and none waits for anything outside, and says whether
     /// the guest is to be ended. Without it, it is if not even a signal handler could help.
     pub fn on_deadlock(&mut self, f: impl FnMut(&Deadlock<'_>) -> bool + 'static) {

@@ -89,6 +89,12 @@ fn kind(insn: &Instruction) -> Option<Site> {
 }
 
 impl Engine {
+    /// Translation has come across sites at which somebody wants to stop, perhaps the first time.
+    pub(crate) fn has_new_sites(&self) -> bool {
+        let wanted = |h: &Hunt| (h.atomics || h.accesses) && !h.found.is_empty();
+        self.hunt.as_ref().is_some_and(wanted) && self.threads.several()
+    }
+
     /// The code is the program's rather than of the system's libraries.
     fn is_own(&self, pc: u64) -> bool {
         const SYSTEM: [&str; 2] = ["/lib", "/usr/lib"];

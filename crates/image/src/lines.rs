@@ -96,20 +96,23 @@ impl Lines {
     /// The row in force at an address. Of several rows at one address the last one counts, and one
     /// that begins a statement before one that does not.
     pub(crate) fn at(&self, vaddr: u64) -> Option<&Row> {
+        let together = self.all_at(vaddr);
+        let mut statement = together.iter().rev().take_while(|r| r.line != 0);
+        let statement = statement.find(|r| r.is_statement);
+        statement.or(together.last())
+    }
+
+    /// The last row that is not after an address, and those that are with it at the same one.
+    pub(crate) fn all_at(&self, vaddr: u64) -> &[Row] {
         let after = self.sequences.partition_point(|s| s.start <= vaddr);
-        let sequence = self.sequences[..after]
-            .iter()
-            .rev()
-            .take(8)
-            .find(|s| vaddr < s.end)?;
+        let mut before = self.sequences[..after].iter().rev().take(8);
+        let Some(sequence) = before.find(|s| vaddr < s.end) else {
+            return &[];
+        };
         let rows = &self.rows[sequence.rows.clone()];
-        let after = rows.partition_point(|r| r.vaddr <= vaddr);
-        let last = rows.get(after.checked_sub(1)?)?;
-        let together = rows[..after].iter().rev();
-        let statement = together
-            .take_while(|r| r.vaddr == last.vaddr && r.line != 0)
-            .find(|r| r.is_statement);
-        Some(statement.unwrap_or(last))
+        let rows = &rows[..rows.partition_point(|r| r.vaddr <= vaddr)];
+        let Some(last) = rows.last() else { return &[] };
+        &rows[rows.partition_point(|r| r.vaddr < last.vaddr)..]
     }
 
     /// The stretches of code that the table covers.

@@ -1,5 +1,7 @@
 //! From an address to the source.
 
+use std::path::PathBuf;
+
 use crate::debug::Die;
 use crate::demangle::demangle;
 use crate::module::Module;
@@ -115,6 +117,27 @@ impl Program {
             outermost.function = self.symbol(pc).map(|s| s.name);
         }
         places
+    }
+
+    /// All lines that the line table has for an instruction. There are several where statements
+    /// that have no code of their own begin at the same address; [`Program::locate`] chooses one.
+    pub fn lines_at(&self, pc: u64) -> Vec<(PathBuf, u32)> {
+        let Some(module) = self.module_at(pc) else {
+            return Vec::new();
+        };
+        let (vaddr, contents) = (module.vaddr(pc), &module.contents);
+        let (Some(elf), Some(debug)) = (contents.elf(), contents.debug()) else {
+            return Vec::new();
+        };
+        let mut out = Vec::new();
+        for unit in debug.units_at(vaddr) {
+            for row in unit.lines(elf, &contents.warnings).all_at(vaddr) {
+                if let Some(file) = unit.files().get(row.file) {
+                    out.push((file.to_path_buf(), row.line));
+                }
+            }
+        }
+        out
     }
 
     /// The function whose code is at an address; inlined functions do not count.

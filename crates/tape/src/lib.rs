@@ -21,11 +21,13 @@
 
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 /// Bytes before the values of a record.
 pub const RECORD_HEAD: usize = 4;
 
 /// One guest instruction of a superblock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Insn {
     pub pc: u64,
     pub len: u8,
@@ -39,7 +41,7 @@ impl Insn {
 }
 
 /// A value that a reader of a record can compute: what is in a slot, and a constant.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Term {
     pub slot: u8,
     pub offset: i64,
@@ -55,7 +57,7 @@ pub mod slot {
 }
 
 /// What a [`Known`] says about its instruction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum What {
     /// General register n right before the instruction.
     Before(u8),
@@ -68,7 +70,7 @@ pub enum What {
 }
 
 /// A fact about one instruction of a superblock that follows from the record.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Known {
     pub insn: u8,
     pub what: What,
@@ -76,7 +78,7 @@ pub struct Known {
 }
 
 /// A superblock: instructions that are executed in a row unless control leaves it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Code {
     pub insns: Vec<Insn>,
     /// All general registers that instructions use in addresses, in the order of instructions.
@@ -107,14 +109,14 @@ impl Shape {
 }
 
 /// A stretch of guest memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stretch {
     pub addr: u64,
     pub len: u64,
 }
 
 /// What happened between two records.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Event {
     /// Where the guest stands now.
     State {

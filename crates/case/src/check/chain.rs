@@ -5,7 +5,7 @@
 //! followed at first, and those are given up that turn out to be no pointers: widened integers, multiples,
 //! constants.
 
-use flow::{Codes, FrameId, Item, Roll, Step, Values, What};
+use flow::{Codes, FrameId, Item, Roll, Step, Values, View, What};
 use guest::Until;
 use image::effects::{self, Place, RegRange, Transfer};
 use rules::heap::{BlockId, DIFFERENCE, Heap};
@@ -118,6 +118,9 @@ pub(crate) fn chains(w: &mut Watched, starts: &[Start]) -> Result<Vec<Chain>, Er
     Ok(out)
 }
 
+/// The call that an instruction is part of, and where that is known.
+type Within<'a> = (&'a View<'a>, FrameId);
+
 struct Walk<'a> {
     start: &'a Start,
     roll: &'a Roll,
@@ -162,8 +165,8 @@ impl<'a> Walk<'a> {
 
     fn run(mut self) -> (Trail, Origin) {
         let roll = self.roll;
-        roll.backward(|item| {
-            self.item(item);
+        roll.backward_from(self.start.step, |view, item| {
+            self.item(view, item);
             self.ended.is_none()
         });
         self.ended
@@ -180,10 +183,9 @@ impl<'a> Walk<'a> {
         }
     }
 
-    fn item(&mut self, item: &Item) {
+    fn item(&mut self, view: &View<'_>, item: &Item) {
         match item.what {
             What::Record {
-                piece,
                 at,
                 shape,
                 rsp,
@@ -199,8 +201,8 @@ impl<'a> Walk<'a> {
                 } else {
                     self.start.thread
                 });
-                let plan = self.roll.codes.plan(shape);
-                let executed = self.roll.codes.shape(shape).executed as usize;
+                let plan = view.codes().plan(shape);
+                let executed = view.codes().shape(shape).executed as usize;
                 let same = item.thread == thread;
                 let may = self.trails.iter().any(|t| match t.want {
                     Spot::Register(r) => same && plan.may_write(r),
@@ -212,7 +214,7 @@ impl<'a> Walk<'a> {
                     return;
                 }
                 let values = Values {
-                    record: self.roll.values(piece, at),
+                    record: view.values(at),
                     rsp,
                     rbp,
                     fs_base,
@@ -231,13 +233,13 @@ impl<'a> Walk<'a> {
                         return;
                     }
                     let frame = plan.frame_at(i, item.frame, first_frame);
-                    self.instruction(&plan.steps[i], step, &values, same, frame);
+                    self.instruction(&plan.steps[i], step, &values, same, (view, frame));
                     if self.ended.is_some() {
                         return;
                     }
                 }
             }
-            What::Event { piece, n } => self.event(item, self.roll.event(piece, n)),
+            What::Event(n) => self.event(item, view.event(n)),
         }
     }
 
@@ -270,7 +272,7 @@ impl<'a> Walk<'a> {
         step: u64,
         values: &Values<'_>,
         same: bool,
-        frame: FrameId,
+        frame: Within<'_>,
     ) {
         let mut n = 0;
         while n < self.trails.len() {
@@ -351,7 +353,7 @@ impl<'a> Walk<'a> {
         t: &Transfer,
         (offset, size): (u16, u16),
         values: &Values<'_>,
-        frame: FrameId,
+        frame: Within<'_>,
     ) {
         let want = self.trails[n].want;
         let wanted = match want {
@@ -415,7 +417,7 @@ impl<'a> Walk<'a> {
         self.aim(n, *first, frame);
     }
 
-    fn aim(&mut self, n: usize, spot: Spot, frame: FrameId) {
+    fn aim(&mut self, n: usize, spot: Spot, frame: Within<'_>) {
         self.trails[n].want = spot;
         self.trails[n].limit = match spot {
             Spot::Memory(a, _) if self.values => self.birth(a, frame),
@@ -424,13 +426,13 @@ impl<'a> Walk<'a> {
     }
 
     /// The step at which memory came to be what it is: its block was made, or its frame.
-    fn birth(&self, a: u64, mut frame: FrameId) -> u64 {
+    fn birth(&self, a: u64, (view, mut frame): Within<'_>) -> u64 {
         let id = self.heap.around(a);
         if id > DIFFERENCE && self.heap.lives(id, self.start.step) {
             return self.heap.block(id).made;
         }
         loop {
-            let f = self.roll.frame(frame);
+            let f = view.frame(frame);
             if f.slot == u64::MAX || frame == f.parent {
                 return 0;
             }

@@ -234,7 +234,7 @@ fn describe(
     let b = w.machine.heap.block(id).clone();
     let relation = match address {
         Some(a) if a < b.begin => format!("{} bytes before", b.begin - a),
-        Some(a) if a >= b.begin + b.size => {
+        Some(a) if a >= b.begin.saturating_add(b.size) => {
             format!("{} bytes past the end of", a - b.begin - b.size)
         }
         Some(a) => format!("{} bytes inside", a - b.begin),

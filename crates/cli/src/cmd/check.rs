@@ -22,6 +22,7 @@ pub(crate) fn check(case: &Case, args: &CheckArgs, paint: Paint) -> Result<Exit>
             seed: 0,
             schedule: None,
             chaos: None,
+            time_limit: None,
         });
     let request = CheckRequest {
         program,

@@ -19,6 +19,7 @@ pub(crate) fn run(case: &Case, args: &RunArgs, paint: Paint) -> Result<Exit> {
         seed: args.seed,
         schedule: args.schedule.clone(),
         chaos: None,
+        time_limit: args.timeout,
     };
     if let Some(runs) = args.chaos {
         return super::chaos::chaos(case, args, request, runs, paint);
@@ -43,8 +44,16 @@ pub(crate) fn run(case: &Case, args: &RunArgs, paint: Paint) -> Result<Exit> {
         if let Some(deadlock) = &report.deadlock {
             say(&render::deadlock(deadlock, paint));
         }
+        if report.timed_out {
+            let after = args.timeout.unwrap_or_default();
+            say(&render::timed_out(after, paint));
+        }
         match (&report.crash, &report.ended) {
-            (Some(crash), _) => say(&render::crash(crash, args.all_threads, paint)),
+            (Some(crash), _) => say(&render::crash(
+                crash,
+                args.all_threads || report.timed_out,
+                paint,
+            )),
             (None, Ended::Killed { signal }) => {
                 say(&render::killed(*signal, &report.recording, paint));
             }

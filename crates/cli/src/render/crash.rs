@@ -1,5 +1,7 @@
 //! The crash report.
 
+use std::time::Duration;
+
 use case::{CrashReport, RecordingName};
 
 use super::paint::Paint;
@@ -64,6 +66,14 @@ pub(super) fn further(recording: &str, step: u64) -> String {
 }
 
 /// The guest was killed in a way that leaves nothing to look at.
+pub(crate) fn timed_out(after: Duration, paint: Paint) -> String {
+    format!(
+        "{} the program took longer than {} s and was ended\n",
+        paint.alarm("wherefore: time limit:"),
+        after.as_secs_f64()
+    )
+}
+
 pub(crate) fn killed(signal: i32, name: &RecordingName, paint: Paint) -> String {
     format!(
         "{} the program was killed from outside; recorded as {name}\n",

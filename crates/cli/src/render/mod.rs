@@ -16,7 +16,7 @@ mod value;
 use std::io::Write;
 
 pub(crate) use check::{check, check_stats, explain, rules};
-pub(crate) use crash::{crash, killed};
+pub(crate) use crash::{crash, killed, timed_out};
 pub(crate) use html::page;
 pub(crate) use list::{info, list};
 pub(crate) use locate::{located, tests};

@@ -1,6 +1,6 @@
 //! Threads: their stacks, a deadlock, a schedule, many runs.
 
-use case::{ChaosReport, DeadlockReport, ScheduleReport, ThreadLabel, ThreadReport};
+use case::{ChaosReport, DeadlockReport, Ended, ScheduleReport, ThreadLabel, ThreadReport};
 
 use super::paint::Paint;
 use super::{clean, crash, number, phrase, position};
@@ -101,22 +101,26 @@ pub(crate) fn schedule(r: &ScheduleReport) -> String {
     out
 }
 
+fn how_ended(ended: &Ended, timed_out: bool) -> String {
+    match timed_out {
+        true => "took too long and was ended".to_owned(),
+        false => phrase(ended),
+    }
+}
+
 pub(crate) fn chaos(r: &ChaosReport, all_threads: bool, paint: Paint) -> String {
     let mut out = String::new();
     if let Some(f) = &r.failure {
         if let Some(c) = &f.report.crash {
-            out += &crash::crash(c, all_threads, paint);
+            out += &crash::crash(c, all_threads || f.report.timed_out, paint);
         }
         if let Some(d) = &f.report.deadlock {
             out += &deadlock(d, paint);
         }
-        let how = match f.other_output {
-            true => format!(
-                "{}, with other output than the first run",
-                phrase(&f.report.ended)
-            ),
-            false => phrase(&f.report.ended),
-        };
+        let mut how = how_ended(&f.report.ended, f.report.timed_out);
+        if f.other_output {
+            how += ", with other output than the first run";
+        }
         out += &format!(
             "{} run {} failed: {how} (seed {}); kept as {}\n",
             paint.alarm("wherefore:"),
@@ -137,7 +141,8 @@ pub(crate) fn chaos(r: &ChaosReport, all_threads: bool, paint: Paint) -> String 
                 ""
             };
             let failed = if e.failed { ", failed" } else { "" };
-            format!("{} x {}{output}{failed}", e.runs, phrase(&e.ended))
+            let how = how_ended(&e.ended, e.timed_out);
+            format!("{} x {how}{output}{failed}", e.runs)
         })
         .collect();
     if !endings.is_empty() {

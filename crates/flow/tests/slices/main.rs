@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::Command;
 
-use flow::{Codes, Controls, Criterion, Edge, Kind, Options, Roll, Slicer};
+use flow::{Classes, Codes, Controls, Criterion, Edge, Kind, Options, Roll, Sizes, Slicer};
 use guest::{Halt, Launch, Recorder, Replay, Until};
 use image::Program;
 use image::cfg::Graphs;
@@ -113,9 +113,13 @@ fn load(replay: &mut Replay) -> Program {
 /// The tape of the whole run.
 fn roll(scene: &Scene) -> (Roll, u64) {
     let mut replay = scene.replay();
-    replay
-        .tape(Box::new(Roll::new(Codes::default())))
-        .expect("a tape");
+    // Small enough that there are many chunks, most of them compressed.
+    let sizes = Sizes {
+        chunk: 4 << 10,
+        raw: 8 << 10,
+    };
+    let roll = Roll::with_sizes(Codes::default(), sizes);
+    replay.tape(Box::new(roll)).expect("a tape");
     let halt = replay.run(&Until::end()).expect("the replay runs");
     assert!(matches!(halt, Halt::Ended(_)), "{halt:?}");
     let roll = replay.end_tape().expect("the tape");
@@ -131,7 +135,7 @@ fn fast(roll: &Roll, criterion: Criterion, data_only: bool, facts: &mut Facts<'_
         ..Options::default()
     };
     let root = criterion.step;
-    let mut slicer = Slicer::new(criterion, options, facts);
+    let mut slicer = Slicer::new(&roll.codes, criterion, options, facts, Vec::new());
     slicer.walk(roll, || true);
     let edges: BTreeSet<Edge> = slicer.edges.iter().copied().collect();
     let mut steps: BTreeSet<u64> = edges
@@ -168,6 +172,14 @@ fn normal((steps, edges): Sliced) -> Sliced {
 fn check(source: &str, flags: &[&str]) {
     let scene = Scene::record(source, flags);
     let (roll, steps) = roll(&scene);
+    let file = scene.folder.path().join("tape");
+    roll.save(&file).expect("the tape can be saved");
+    let saved = Roll::open(&file).expect("the tape can be opened");
+    assert_eq!(
+        roll.times(),
+        saved.times(),
+        "how often each instruction ran"
+    );
     let mut replay = scene.replay();
     let program = load(&mut replay);
     let result = program
@@ -196,7 +208,9 @@ fn check(source: &str, flags: &[&str]) {
             ..Criterion::default()
         };
         let slow = oracle.slice(step, &[(addr, 8)], data_only);
+        let again = fast(&saved, criterion.clone(), data_only, &mut facts);
         let fast = fast(&roll, criterion, data_only, &mut facts);
+        assert_eq!(again, fast, "the tape that was saved");
         let (slow, fast) = (normal(slow), normal(fast));
         let missing: Vec<&Edge> = slow.1.difference(&fast.1).take(5).collect();
         let extra: Vec<&Edge> = fast.1.difference(&slow.1).take(5).collect();
@@ -223,4 +237,81 @@ fn random_programs() {
         check(&source, &["-O0"]);
         check(&source, &["-O2"]);
     }
+}
+
+/// Executions by class, counted one by one.
+#[test]
+fn counting() {
+    let scene = Scene::record(include_str!("everything.c"), &["-O1"]);
+    let (roll, steps) = roll(&scene);
+    let mut all = Vec::new();
+    roll.executions_from(
+        0,
+        |_| true,
+        |e| {
+            all.push(e);
+            true
+        },
+    );
+    assert_eq!(all.len() as u64, steps, "every step has an instruction");
+    let pcs: BTreeSet<u64> = all.iter().map(|e| e.pc).collect();
+    let some: Vec<u64> = pcs.into_iter().step_by(3).collect();
+    let classes: Classes = some
+        .iter()
+        .enumerate()
+        .map(|(n, pc)| (*pc, [n % 7, 7 + n % 2].into_iter().collect()))
+        .collect();
+    let asked: Vec<u64> = (0..steps).step_by(997).collect();
+    let mut answers = vec![Vec::new(); asked.len()];
+    roll.counts_at(&classes, &asked, |n, count| {
+        answers[n] = (0..9).map(count).collect();
+    });
+    for (at, answer) in asked.iter().zip(answers) {
+        let mut counts = vec![0; 9];
+        for e in all.iter().filter(|e| e.step <= *at) {
+            for class in classes.get(&e.pc).into_iter().flatten() {
+                counts[*class] += 1;
+            }
+        }
+        assert_eq!(answer, counts, "up to step {at}");
+    }
+    for pc in some.into_iter().step_by(5) {
+        let times: Vec<_> = all.iter().filter(|e| e.pc == pc).copied().collect();
+        let n = times.len() as u64;
+        assert_eq!(roll.last_execution(|p| p == pc), times.last().copied());
+        for nth in [1, n / 2 + 1, n] {
+            let found = roll.nth_execution(|p| p == pc, nth);
+            assert_eq!(found, Ok(times[nth as usize - 1]), "{pc:#x} #{nth}");
+        }
+        assert_eq!(roll.nth_execution(|p| p == pc, n + 1), Err(n));
+    }
+}
+
+/// Whatever happens to the file, it is the same roll or an error.
+#[test]
+fn a_damaged_tape() {
+    let scene = Scene::record(include_str!("everything.c"), &["-O2"]);
+    let (roll, _) = roll(&scene);
+    let file = scene.folder.path().join("tape");
+    roll.save(&file).expect("the tape can be saved");
+    let whole = std::fs::read(&file).expect("the tape");
+    for n in 0..200 {
+        let mut bytes = whole.clone();
+        let at = n * 7919 * 131 % whole.len();
+        if n % 2 == 0 {
+            bytes.truncate(at);
+        } else {
+            bytes[at] ^= 1 << (n % 8);
+        }
+        std::fs::write(&file, &bytes).expect("a file");
+        assert!(
+            Roll::open(&file).is_err(),
+            "damaged at {at} of {}",
+            whole.len()
+        );
+    }
+    let mut newer = whole.clone();
+    newer[15] += 1;
+    std::fs::write(&file, &newer).expect("a file");
+    assert!(matches!(Roll::open(&file), Err(flow::Damaged::Version(2))));
 }

@@ -23,6 +23,9 @@ impl Engine {
         let Some(id) = self.block_at(self.regs.rip, false)? else {
             return Ok(Stop::NoCode);
         };
+        if self.has_new_sites() {
+            return Ok(Stop::Boundary);
+        }
         let mut host = self.cache.block(id).entry;
         loop {
             self.enter(host)?;
@@ -45,6 +48,9 @@ impl Engine {
                         return Ok(Stop::NoCode);
                     };
                     self.cache.make_indirect(id);
+                    if self.has_new_sites() {
+                        return Ok(Stop::Boundary);
+                    }
                     host = self.cache.block(id).entry;
                     continue;
                 }
@@ -73,6 +79,9 @@ impl Engine {
                             // Translating may have emptied the cache, and the exit with it.
                             if self.cache.generation == generation {
                                 self.cache.link(id, to);
+                            }
+                            if self.has_new_sites() {
+                                return Ok(Stop::Boundary);
                             }
                             host = self.cache.block(to).entry;
                             continue;

@@ -180,7 +180,9 @@ impl Program {
                 stream(null.expect("/dev/null")),
             ],
         };
-        let recorder = Recorder::start(&launch, folder.path()).expect("recording can start");
+        let recording = recording_in(&folder);
+        fs::create_dir(&recording).expect("a folder for the recording");
+        let recorder = Recorder::start(&launch, &recording).expect("recording can start");
         let done = recorder.run().expect("recording works");
         Recording {
             stdout: fs::read(&out).expect("the guest's output"),
@@ -200,6 +202,11 @@ fn guests() -> PathBuf {
 
 fn target() -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join("guests-tests")
+}
+
+/// One level down: the store of files that recordings share is beside them.
+fn recording_in(folder: &TempDir) -> PathBuf {
+    folder.path().join("recording")
 }
 
 /// What a native run came to.
@@ -235,7 +242,7 @@ impl Recording {
                 output.borrow_mut().extend_from_slice(bytes);
             }
         });
-        Replay::open(self.folder.path(), sink).expect("the recording can be opened")
+        Replay::open(&recording_in(&self.folder), sink).expect("the recording can be opened")
     }
 }
 

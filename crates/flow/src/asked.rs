@@ -1,0 +1,171 @@
+//! Questions about control: which branch made this instance happen?
+//!
+//! All instructions of a function that depend on the same branches ask the same question, and
+//! within one call one answer is for all of them: the last of these branches before, or the call.
+
+use std::rc::Rc;
+
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+
+use crate::reader::FrameId;
+use crate::wanted::Wants;
+
+/// Number of a set of branches.
+pub(crate) type SetId = u32;
+
+/// Some branches, by their addresses.
+struct Set {
+    branches: Rc<[u64]>,
+    /// A bit for each of them; other branches may have the same.
+    bits: u64,
+}
+
+/// Those who ask about a set of branches, within a call.
+struct Question {
+    set: SetId,
+    askers: SmallVec<[Wants; 4]>,
+}
+
+/// What is asked within one call.
+#[derive(Default)]
+struct Call {
+    questions: SmallVec<[Question; 2]>,
+    bits: u64,
+}
+
+#[derive(Default)]
+pub(crate) struct Asked {
+    sets: Vec<Set>,
+    numbers: FxHashMap<Rc<[u64]>, SetId>,
+    calls: FxHashMap<FrameId, u32>,
+    list: Vec<Call>,
+    free: Vec<u32>,
+    /// The call that was looked up last: the next question is mostly about the same.
+    near: std::cell::Cell<Option<(FrameId, Option<u32>)>>,
+}
+
+fn bit(branch: u64) -> u64 {
+    1 << (branch.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58)
+}
+
+impl Asked {
+    pub(crate) fn set(&mut self, branches: Vec<u64>) -> SetId {
+        let branches: Rc<[u64]> = branches.into();
+        let next = self.sets.len() as SetId;
+        let id = *self.numbers.entry(branches.clone()).or_insert(next);
+        if id == next {
+            let bits = branches.iter().fold(0, |all, b| all | bit(*b));
+            self.sets.push(Set { branches, bits });
+        }
+        id
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.calls.is_empty()
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.calls.clear();
+        self.list.clear();
+        self.free.clear();
+        self.near.set(None);
+    }
+
+    #[inline]
+    fn find(&self, frame: FrameId) -> Option<u32> {
+        match self.near.get() {
+            Some((f, n)) if f == frame => n,
+            _ => {
+                let n = self.calls.get(&frame).copied();
+                self.near.set(Some((frame, n)));
+                n
+            }
+        }
+    }
+
+    /// Somebody asks.
+    pub(crate) fn ask(&mut self, frame: FrameId, set: SetId, asker: Wants, each: bool) {
+        let n = self.find(frame).unwrap_or_else(|| {
+            let n = self.free.pop().unwrap_or_else(|| {
+                self.list.push(Call::default());
+                self.list.len() as u32 - 1
+            });
+            self.calls.insert(frame, n);
+            self.near.set(Some((frame, Some(n))));
+            n
+        });
+        let call = &mut self.list[n as usize];
+        let known = call.questions.iter().position(|q| q.set == set);
+        let question = match known {
+            Some(n) => &mut call.questions[n],
+            None => {
+                call.bits |= self.sets[set as usize].bits;
+                call.questions.push(Question {
+                    set,
+                    askers: SmallVec::new(),
+                });
+                call.questions.last_mut().expect("the one just added")
+            }
+        };
+        let same = |w: &&mut Wants| w.who == asker.who && (!each || w.earliest == asker.earliest);
+        match question.askers.iter_mut().find(same) {
+            Some(w) => w.join(asker),
+            None => question.askers.push(asker),
+        }
+    }
+
+    /// Somebody asks about the call that began this frame.
+    #[inline]
+    pub(crate) fn about_call(&self, frame: FrameId) -> bool {
+        self.find(frame).is_some()
+    }
+
+    /// Somebody asks about this branch, in this frame.
+    #[inline]
+    pub(crate) fn about_branch(&self, frame: FrameId, branch: u64) -> bool {
+        let Some(n) = self.find(frame) else {
+            return false;
+        };
+        let call = &self.list[n as usize];
+        call.bits & bit(branch) != 0
+            && call
+                .questions
+                .iter()
+                .any(|q| self.sets[q.set as usize].branches.contains(&branch))
+    }
+
+    /// Those for whom the branch is the answer.
+    pub(crate) fn branch(&mut self, frame: FrameId, branch: u64, out: &mut Vec<Wants>) {
+        let Some(n) = self.find(frame) else { return };
+        let (sets, call) = (&self.sets, &mut self.list[n as usize]);
+        call.bits = 0;
+        call.questions.retain(|q| {
+            let set = &sets[q.set as usize];
+            let answered = set.branches.contains(&branch);
+            if answered {
+                out.extend(q.askers.iter().copied());
+            } else {
+                call.bits |= set.bits;
+            }
+            !answered
+        });
+        if call.questions.is_empty() {
+            self.forget(frame, n);
+        }
+    }
+
+    /// Those for whom the call that began the frame is the answer.
+    pub(crate) fn call(&mut self, frame: FrameId, out: &mut Vec<Wants>) {
+        let Some(n) = self.find(frame) else { return };
+        let call = std::mem::take(&mut self.list[n as usize]);
+        out.extend(call.questions.into_iter().flat_map(|q| q.askers));
+        self.forget(frame, n);
+    }
+
+    fn forget(&mut self, frame: FrameId, n: u32) {
+        self.calls.remove(&frame);
+        self.near.set(Some((frame, None)));
+        self.free.push(n);
+    }
+}
