@@ -263,13 +263,14 @@ impl Maker<'_> {
         {
             return;
         }
-        let by = match i.mnemonic() {
-            Mnemonic::Sub if i.op1_kind() != OpKind::Register => i.immediate(1) as i64,
-            Mnemonic::Add if i.op1_kind() != OpKind::Register => -(i.immediate(1) as i64),
-            Mnemonic::Lea
+        let constant = i.try_immediate(1).map(|n| n as i64);
+        let by = match (i.mnemonic(), constant) {
+            (Mnemonic::Sub, Ok(n)) => n,
+            (Mnemonic::Add, Ok(n)) => n.wrapping_neg(),
+            (Mnemonic::Lea, _)
                 if i.memory_base() == Register::RSP && i.memory_index() == Register::None =>
             {
-                -(i.memory_displacement64() as i64)
+                (i.memory_displacement64() as i64).wrapping_neg()
             }
             _ => return,
         };
