@@ -1,9 +1,11 @@
 //! `cargo xtask gallery`: bugs that shipped, in programs nobody here wrote.
 //!
-//! An entry is a file in `gallery/` with an [`Entry`] and a line in [`ENTRIES`]. Its sources are downloaded by
+//! An [`Entry`] is in a file in `gallery/` and in the list of [`entries`]. Its sources are downloaded by
 //! package name and version into `target/gallery`, built there once, and then looked at as a user would. What cannot
 //! be downloaded here, or lacks a tool to build it, is a skip with its reason.
 
+mod crashes;
+mod wrong;
 mod xz_threads;
 
 use crate::flags::Flags;
@@ -16,7 +18,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-const ENTRIES: [Entry; 1] = [xz_threads::ENTRY];
+/// All of them.
+fn entries() -> Vec<Entry> {
+    let mut all = vec![xz_threads::ENTRY];
+    all.extend(crashes::ENTRIES);
+    all.extend(wrong::ENTRIES);
+    all
+}
 
 pub(crate) struct Entry {
     pub(crate) name: &'static str,
@@ -41,7 +49,7 @@ pub(crate) fn run(args: &[String]) -> Result<bool> {
     install::missing_programs();
     let wherefore = tool::wherefore()?;
     let mut tally = Tally::default();
-    for entry in ENTRIES.iter().filter(|entry| flags.selects(entry.name)) {
+    for entry in entries().iter().filter(|e| flags.selects(e.name)) {
         println!("{}", entry.name);
         if let Some(missing) = entry.needs.iter().find(|n| tool::find_program(n).is_none()) {
             tally.skip(entry.name, &format!("{missing} is not installed"));
@@ -123,6 +131,87 @@ impl Shelf {
         }
     }
 
+    /// The unpacked source of a package of npm's.
+    pub(crate) fn npm_source(&self, name: &str, version: &str) -> Result<PathBuf> {
+        let missing = || Missing(format!("npm package {name} {version}"));
+        let wanted = format!("{name}@{version}");
+        if self.tool("npm", &["pack", "-s", wanted.as_str()]).is_err() {
+            return Err(missing().into());
+        }
+        let archive = format!("{name}-{version}.tgz");
+        self.tool("tar", &["xzf", archive.as_str()])?;
+        Ok(self.path("package"))
+    }
+
+    /// The unpacked source of a Debian package as it came from its author: the patches that Debian
+    /// has for it are in `debian/patches`.
+    pub(crate) fn debian_source(&self, name: &str, version: &str) -> Result<PathBuf> {
+        let missing = || Missing(format!("Debian source {name} {version}"));
+        // Lists and settings of its own, with sources in them.
+        let apt = tool::target().join("gallery/apt");
+        let apt = std::path::absolute(apt)?;
+        let conf = apt.join("apt.conf");
+        if !conf.exists() {
+            for folder in ["etc", "lists/partial", "cache/archives/partial"] {
+                fs::create_dir_all(apt.join(folder))?;
+            }
+            for file in fs::read_dir("/etc/apt/sources.list.d")
+                .into_iter()
+                .flatten()
+            {
+                let file = file?.path();
+                if file.extension() == Some(OsStr::new("sources")) {
+                    let text = fs::read_to_string(&file)?;
+                    let lines = text.lines().map(|line| match line.starts_with("Types:") {
+                        true => "Types: deb-src",
+                        false => line,
+                    });
+                    let text = lines.collect::<Vec<_>>().join("\n") + "\n";
+                    fs::write(
+                        apt.join("etc").join(file.file_name().context("a name")?),
+                        text,
+                    )?;
+                }
+            }
+            let list = fs::read_to_string("/etc/apt/sources.list").unwrap_or_default();
+            let lines = list.lines().filter_map(|l| l.strip_prefix("deb "));
+            let text: String = lines.map(|l| format!("deb-src {l}\n")).collect();
+            fs::write(apt.join("etc/more.list"), text)?;
+            let place = apt.display();
+            let text = format!(
+                "Dir::State::lists \"{place}/lists\";\nDir::Cache \"{place}/cache\";\n\
+                 Dir::Etc::sourcelist \"{place}/etc/more.list\";\nDir::Etc::sourceparts \"{place}/etc\";\n"
+            );
+            fs::write(&conf, text)?;
+        }
+        let get = |args: &[&str]| {
+            let mut command = Command::new("apt-get");
+            command.args(args).current_dir(&self.place);
+            command.env("APT_CONFIG", &conf).stdin(Stdio::null());
+            command.output().is_ok_and(|o| o.status.success())
+        };
+        let wanted = format!("{name}={version}");
+        let source = ["source", "--download-only", "-qq", wanted.as_str()];
+        let fetched = get(&source) || get(&["update", "-qq"]) && get(&source);
+        if !fetched {
+            return Err(missing().into());
+        }
+        // The epoch is not in the name of the file.
+        let plain = version.split_once(':').map_or(version, |(_, rest)| rest);
+        let description = format!("{name}_{plain}.dsc");
+        self.tool(
+            "dpkg-source",
+            &["--skip-patches", "-x", description.as_str(), name],
+        )?;
+        Ok(self.path(name))
+    }
+
+    /// Builds with a script; `$SRC` is the source.
+    pub(crate) fn script(&self, source: &Path, text: &str) -> Result<()> {
+        let source = source.to_str().context("a path that is text")?;
+        self.tool("sh", &["-euc", &format!("SRC='{source}'\n{text}")])
+    }
+
     /// Runs a program of the build in the entry's place.
     pub(crate) fn tool<S: AsRef<OsStr>>(&self, program: &str, args: &[S]) -> Result<()> {
         let output = Command::new(program)
@@ -142,13 +231,18 @@ impl Shelf {
 
     /// Runs wherefore with the entry's recordings.
     pub(crate) fn ask<S: AsRef<OsStr>>(&self, args: &[S]) -> Result<Output> {
-        Command::new(&self.wherefore)
+        let mut command = self.command(args);
+        command.output().context("cannot start wherefore")
+    }
+
+    pub(crate) fn command<S: AsRef<OsStr>>(&self, args: &[S]) -> Command {
+        let mut command = Command::new(&self.wherefore);
+        command
             .args(args)
             .current_dir(&self.place)
             .env("WHEREFORE_RECORDINGS", &self.recordings)
-            .stdin(Stdio::null())
-            .output()
-            .context("cannot start wherefore")
+            .stdin(Stdio::null());
+        command
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {

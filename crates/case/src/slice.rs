@@ -1,6 +1,6 @@
 //! Slices: the statements that had to do with a value or a failure.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use flow::{Classes, Controls, Criterion, Joined, Kind, Merged, Node, Options, Slicer};
 use iced_x86::{Decoder, DecoderOptions};
-use image::cfg::Graphs;
+use image::cfg::{Graph, Graphs};
 use image::effects::{Effects, Place, RegRange};
 use image::{Program, ValuePlace};
 use rustc_hash::FxHashMap;
@@ -31,6 +31,8 @@ pub struct SliceRequest {
     /// What is asked about; everything used there if nothing is named.
     pub about: About,
     pub data_only: bool,
+    /// With branches that might have led to a write of what was used.
+    pub relevant: bool,
     /// Registers, addresses (`ADDR+LEN`) or global variables whose dependences are left out.
     pub prune: Vec<String>,
     /// Only what was executed from one step to another.
@@ -127,6 +129,46 @@ pub(crate) struct Facts<'a> {
     pub(crate) memory: Guest<'a>,
     pub(crate) graphs: Graphs,
     pub(crate) library: bool,
+    /// By function, and by branch in it.
+    pub(crate) omitted: FxHashMap<u64, Omissions>,
+}
+
+/// What each branch decides about, of the global variables that a function writes by their names.
+pub(crate) type Omissions = FxHashMap<u64, Vec<(u64, u64)>>;
+
+fn omissions(graph: &Graph, memory: &Guest<'_>) -> Omissions {
+    let mut out = Omissions::default();
+    for block in &graph.blocks {
+        let mut code = vec![0; (block.end - block.start) as usize];
+        if !image::Memory::read(memory, block.start, &mut code) {
+            continue;
+        }
+        let decoder = Decoder::with_ip(64, &code, block.start, DecoderOptions::NONE);
+        let mut written: Vec<(u64, u64)> = Vec::new();
+        for insn in decoder {
+            for a in Effects::of(&insn).accesses.iter().filter(|a| a.writes) {
+                let place = &a.address;
+                let fixed =
+                    place.base.is_none() && place.index.is_none() && place.segment.is_none();
+                if let Some(len) = a.fixed().filter(|_| fixed) {
+                    written.push((place.displacement, u64::from(len)));
+                }
+            }
+        }
+        if written.is_empty() {
+            continue;
+        }
+        // All branches on the way: had one gone otherwise, the next might have been there to decide.
+        let mut seen = HashSet::new();
+        let mut left = graph.controllers(block.start).to_vec();
+        while let Some(branch) = left.pop() {
+            if seen.insert(branch) {
+                out.entry(branch).or_default().extend(&written);
+                left.extend(graph.controllers(branch));
+            }
+        }
+    }
+    out
 }
 
 /// Code of the user's: a line of a program or library that is not the system's. Of one without debug
@@ -147,6 +189,21 @@ impl Controls for Facts<'_> {
     fn controllers(&mut self, pc: u64) -> Vec<u64> {
         let facts = self.graphs.control(self.program, &self.memory, pc);
         facts.map(|f| f.controllers).unwrap_or_default()
+    }
+
+    fn omitted(&mut self, pc: u64) -> Vec<(u64, u64)> {
+        if !is_own(self.program, pc) {
+            return Vec::new();
+        }
+        let Some(graph) = self.graphs.graph(self.program, &self.memory, pc) else {
+            return Vec::new();
+        };
+        let memory = &self.memory;
+        let known = self
+            .omitted
+            .entry(graph.entry)
+            .or_insert_with(|| omissions(&graph, memory));
+        known.get(&pc).cloned().unwrap_or_default()
     }
 
     fn shown(&mut self, pc: u64) -> bool {
@@ -170,6 +227,7 @@ pub(crate) fn slice(
         memory: Guest(&traced.replay),
         graphs: Graphs::new(),
         library: request.library,
+        omitted: FxHashMap::default(),
     };
     let options = options(&traced, request)?;
     let at = Node {
@@ -301,6 +359,7 @@ fn crash_uses(traced: &Traced, c: &mut Criterion, words: &mut Vec<String>) {
 fn options(traced: &Traced, request: &SliceRequest) -> Result<Options, Error> {
     let mut o = Options {
         data_only: request.data_only,
+        relevant: request.relevant,
         window: request.window,
         ..Options::default()
     };
@@ -348,6 +407,7 @@ enum Through {
     Register(RegRange),
     /// A global variable, or memory that has no name.
     Memory(Option<u64>),
+    Omitted(u64),
 }
 
 /// File and line, or where there is no line, the code.
@@ -511,6 +571,7 @@ impl<'a> Report<'a> {
                 let symbol = self.traced.program.data_symbol(addr);
                 Through::Memory(symbol.map(|s| s.start))
             }
+            Kind::Omitted { addr, .. } => Through::Omitted(addr),
         }
     }
 
@@ -519,6 +580,7 @@ impl<'a> Report<'a> {
             Kind::Control => ("control", String::new()),
             Kind::Register(r) => ("register", r.to_string()),
             Kind::Memory { addr, len } => ("memory", self.traced.memory_name(addr, len)),
+            Kind::Omitted { addr, len } => ("omitted", self.traced.memory_name(addr, len)),
         }
     }
 }

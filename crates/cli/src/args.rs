@@ -460,6 +460,10 @@ pub(crate) struct SliceArgs {
     #[arg(long)]
     pub(crate) data_only: bool,
 
+    /// With branches that, had they gone otherwise, might have led to a write of what was used
+    #[arg(long)]
+    pub(crate) relevant: bool,
+
     /// Do not follow these: registers, ADDR+LEN or global variables, separated by commas
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub(crate) prune: Vec<String>,

@@ -264,3 +264,41 @@ int main(void) {
     let found = lines(&report);
     assert!(found.is_superset(&BTreeSet::from([5, 9])), "{found:?}");
 }
+
+/// An assignment that was not executed.
+#[test]
+fn what_might_have_been() {
+    let source = "\
+#include <stdlib.h>
+int skip, unrelated, limit = 3;
+static void look(int n)
+{
+    if (n > 100)
+        unrelated = 1;
+    if (n > limit && n != 7)
+        skip = 1;
+}
+int main(void)
+{
+    look(7);
+    if (!skip)
+        abort();
+    return 0;
+}
+";
+    let p = Place::new();
+    let guest = p.build("omission", source, &["-O0"]);
+    p.run(&guest, &[]).dies(6);
+    let ask = |options: &[&str]| {
+        let r = p.say(&[&["slice", "--json"], options].concat());
+        r.exits(0);
+        lines(&json(&r.err))
+    };
+    assert!(
+        !ask(&[]).contains(&7),
+        "nothing that was executed depends on it"
+    );
+    let relevant = ask(&["--relevant"]);
+    assert!(relevant.contains(&7), "{relevant:?}");
+    assert!(!relevant.contains(&5), "another variable: {relevant:?}");
+}

@@ -15,6 +15,8 @@
 //! call before it). Registers that a function saves and restores are followed through the saving
 //! without making it a part of the slice.
 
+use std::rc::Rc;
+
 use image::effects::{self, Place, RegRange, Transfer};
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
@@ -28,6 +30,9 @@ use crate::roll::{Item, Roll, View, What};
 use crate::sources::{Uses, sources};
 use crate::terms::{Controls, Criterion, Edge, Edges, Kind, Node, OUTSIDE, Options, Times};
 use crate::wanted::{Everybody, Memory, Registers, Taken, Wants, Why};
+
+/// Pieces of memory: address and length.
+type Stretches = Rc<[(u64, u64)]>;
 
 /// A slice in the making.
 pub struct Slicer<'a, E> {
@@ -48,6 +53,7 @@ pub struct Slicer<'a, E> {
     /// By instruction, as far as known: whether it is the user's own, and what decides about it.
     visible: Vec<Option<bool>>,
     sets: Vec<Option<SetId>>,
+    omitted: Vec<Option<Stretches>>,
     /// By instruction, how often it is in the slice.
     nodes: Vec<Option<Times>>,
     /// Calls that stand for what happened inside of them.
@@ -111,6 +117,7 @@ impl<'a, E: Edges> Slicer<'a, E> {
             asked: Asked::default(),
             visible: vec![None; n],
             sets: vec![None; n],
+            omitted: vec![None; n],
             nodes: vec![None; n],
             squashed: FxHashSet::default(),
             hidden: None,
@@ -326,6 +333,9 @@ impl<'a, E: Edges> Slicer<'a, E> {
                 }
             }
         }
+        if self.options.relevant && !plan.branches.is_empty() && !self.memory.is_empty() {
+            return true;
+        }
         if self.asked.is_empty() {
             return false;
         }
@@ -370,6 +380,7 @@ impl<'a, E: Edges> Slicer<'a, E> {
         self.registers[self.now].1.mask & s.writes != 0
             || s.stores && stores()
             || s.may_branch && self.asked.about_branch(here.frame, s.pc)
+            || s.may_branch && self.options.relevant && !self.memory.is_empty()
             || here.callee.is_some_and(|c| self.asked.about_call(c))
             || self.has_root(here.step, here.step + 1)
     }
@@ -399,6 +410,20 @@ impl<'a, E: Edges> Slicer<'a, E> {
             let to = *shown.get_or_insert_with(|| self.shown(view, real, Some(s.id), frame));
             for w in &answered {
                 self.edge(*w, Kind::Control, to);
+            }
+        }
+        if s.may_branch && self.options.relevant {
+            for &(addr, len) in self.omitted(s).iter() {
+                answered.clear();
+                self.memory.peek(addr, len, &mut answered);
+                if answered.is_empty() {
+                    continue;
+                }
+                inside = true;
+                let to = *shown.get_or_insert_with(|| self.shown(view, real, Some(s.id), frame));
+                for w in &answered {
+                    self.edge(*w, Kind::Omitted { addr, len }, to);
+                }
             }
         }
         self.answered = answered;
@@ -514,6 +539,19 @@ impl<'a, E: Edges> Slicer<'a, E> {
             for r in s.spots[n as usize].access.registers() {
                 self.want_register(r, shown);
             }
+        }
+    }
+
+    /// What might have been written if the branch had gone otherwise.
+    fn omitted(&mut self, s: &Step) -> Stretches {
+        match self.omitted.get(s.id as usize) {
+            Some(Some(known)) => known.clone(),
+            Some(None) => {
+                let list: Stretches = self.controls.omitted(s.pc).into();
+                self.omitted[s.id as usize] = Some(list.clone());
+                list
+            }
+            None => Rc::new([]),
         }
     }
 

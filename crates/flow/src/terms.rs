@@ -8,8 +8,16 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Kind {
     Register(RegRange),
-    Memory { addr: u64, len: u64 },
+    Memory {
+        addr: u64,
+        len: u64,
+    },
     Control,
+    /// Had it gone otherwise, this memory might have been written.
+    Omitted {
+        addr: u64,
+        len: u64,
+    },
 }
 
 /// An executed instruction of the slice.
@@ -98,6 +106,9 @@ pub trait Controls {
     /// The branches (their addresses) on which the instruction at `pc` is directly dependent.
     fn controllers(&mut self, pc: u64) -> Vec<u64>;
 
+    /// Variables that might have been written if the branch at `pc` had gone otherwise.
+    fn omitted(&mut self, pc: u64) -> Vec<(u64, u64)>;
+
     /// The instruction is the user's own; others are shown as the call that led to them.
     fn shown(&mut self, pc: u64) -> bool;
 }
@@ -122,6 +133,8 @@ pub struct Criterion {
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     pub data_only: bool,
+    /// Branches belong to it that might have led to a write of what was used.
+    pub relevant: bool,
     /// Dependences through these are not followed.
     pub pruned_registers: Vec<RegRange>,
     pub pruned_memory: Vec<(u64, u64)>,

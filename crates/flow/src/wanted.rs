@@ -338,6 +338,15 @@ impl Memory {
         (first..=last).any(|n| self.filter[hash(n)] != 0)
     }
 
+    /// Who wants something of this; it stays wanted.
+    pub(crate) fn peek(&self, addr: u64, len: u64, out: &mut Vec<Wants>) {
+        for n in addr / 8..=addr.saturating_add(len.max(1) - 1) / 8 {
+            let bytes = part(n, addr, len);
+            let entries = self.cells.get(&n).into_iter().flatten();
+            out.extend(entries.filter(|e| e.bytes & bytes != 0).map(|e| e.wants));
+        }
+    }
+
     pub(crate) fn take(&mut self, addr: u64, len: u64, out: &mut Taken) {
         if len == 0 || self.cells.is_empty() {
             return;

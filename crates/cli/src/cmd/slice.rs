@@ -26,6 +26,7 @@ pub(crate) fn slice(case: &Case, args: &SliceArgs, paint: Paint) -> Result<Exit>
         at: args.at.clone(),
         about,
         data_only: args.data_only,
+        relevant: args.relevant,
         prune: args.prune.clone(),
         window: args.window,
         library: args.library,

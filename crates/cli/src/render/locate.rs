@@ -25,6 +25,10 @@ pub(crate) fn tests(tests: &[TestReport], paint: Paint) -> String {
     if failed.len() > LISTED {
         let _ = writeln!(out, "  and {} more", failed.len() - LISTED);
     }
+    if failed.len() == tests.len() {
+        // Most often not the program's fault.
+        out += "  none passes; each runs in a folder of its own, with the `files` that the suite names\n";
+    }
     out
 }
 

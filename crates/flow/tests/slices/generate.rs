@@ -23,6 +23,10 @@ static long call(long n, long a) {
     __asm__ volatile(\"syscall\" : \"=a\"(r) : \"a\"(n), \"D\"(a) : \"rcx\", \"r11\", \"memory\");
     return r;
 }
+static void put(volatile long *p) {
+    long r;
+    __asm__ volatile(\"syscall\" : \"=a\"(r) : \"a\"(1), \"D\"(1), \"S\"(p), \"d\"(8) : \"rcx\", \"r11\", \"memory\");
+}
 volatile long result;
 struct node { int v; unsigned char w; struct node *next; };
 static struct node nodes[8];
@@ -55,7 +59,7 @@ pub(crate) fn program(seed: u64) -> String {
     if c.below(2) == 0 {
         out += "  leap(y);\n";
     }
-    out += "over:\n  result = (long)x + y + z + g0 + g1 * 3 + g2 + a1[3] + bytes[5] + p->v;\n  call(231, result & 63);\n}\n";
+    out += "over:\n  result = (long)x + y + z + g0 + g1 * 3 + g2 + a1[3] + bytes[5] + p->v;\n  put(&result);\n  call(231, result & 63);\n}\n";
     out
 }
 
@@ -117,7 +121,7 @@ fn block(c: &mut Chance, out: &mut String, depth: u32, label: &str) {
             }
             5 => {
                 *out += &format!(
-                    "  switch ({a} & 7) {{\n  case 0: y++;\n  case 1: z = {b}; break;\n  case 2: x--; break;\n  case 3: y = 4;\n  case 4: x = 9; break;\n  case 5: g2 = x; break;\n  default:\n"
+                    "  switch ({a} & 7) {{\n  case 0:\n  y++;\n  case 1:\n  z = {b};\n  break;\n  case 2:\n  x--;\n  break;\n  case 3:\n  y = 4;\n  case 4:\n  x = 9;\n  break;\n  case 5:\n  g2 = x;\n  break;\n  default:;\n"
                 );
                 block(c, out, depth - 1, label);
                 *out += "  }\n";
@@ -132,4 +136,31 @@ fn block(c: &mut Chance, out: &mut String, depth: u32, label: &str) {
             _ => *out += &format!("  if ({a} > 3) goto {label}{id};\n  y += 3;\n{label}{id}:;\n"),
         }
     }
+}
+
+/// A line that can be left out: one statement, which is no declaration and no jump by itself.
+pub(crate) fn may_go(line: &str) -> bool {
+    let first = line.trim_start().split([' ', ';', '(']).next();
+    line.starts_with("  ")
+        && line.ends_with(';')
+        && !matches!(
+            first,
+            Some(
+                "int"
+                    | "struct"
+                    | "long"
+                    | "return"
+                    | "break"
+                    | "default:"
+                    | "call"
+                    | "put"
+                    | "__asm__"
+            )
+        )
+}
+
+/// A statement that may lead elsewhere.
+pub(crate) fn may_jump(line: &str) -> bool {
+    let words = ["break;", "continue;", "goto ", "return x;"];
+    line.starts_with("  if (") && words.iter().any(|w| line.contains(w))
 }

@@ -7,6 +7,7 @@ mod oracle;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::Arc;
 
 use flow::{Classes, Codes, Controls, Criterion, Edge, Kind, Options, Roll, Sizes, Slicer};
 use guest::{Halt, Launch, Recorder, Replay, Until};
@@ -43,6 +44,10 @@ impl Controls for Facts<'_> {
         facts.map(|f| f.controllers).unwrap_or_default()
     }
 
+    fn omitted(&mut self, _: u64) -> Vec<(u64, u64)> {
+        Vec::new()
+    }
+
     fn shown(&mut self, _: u64) -> bool {
         true
     }
@@ -54,7 +59,7 @@ struct Scene {
 
 impl Scene {
     #[track_caller]
-    fn record(source: &str, flags: &[&str]) -> Scene {
+    fn compile(source: &str, flags: &[&str]) -> Scene {
         let folder = tempfile::tempdir().expect("a folder");
         let (text, program) = (folder.path().join("guest.c"), folder.path().join("guest"));
         std::fs::write(&text, source).expect("the source");
@@ -68,18 +73,30 @@ impl Scene {
             .expect("gcc can be started");
         let said = String::from_utf8_lossy(&out.stderr);
         assert!(out.status.success(), "{said}\n{source}");
-        let recording = folder.path().join("rec");
+        Scene { folder }
+    }
+
+    fn program(&self) -> PathBuf {
+        self.folder.path().join("guest")
+    }
+
+    #[track_caller]
+    fn record(source: &str, flags: &[&str]) -> Scene {
+        let scene = Scene::compile(source, flags);
+        let recording = scene.recording();
         std::fs::create_dir(&recording).expect("a folder");
+        let null = std::fs::File::options().write(true).open("/dev/null");
+        let null = null.expect("/dev/null");
         let launch = Launch {
-            program: program.clone(),
+            program: scene.program(),
             args: vec!["guest".into()],
             env: Vec::new(),
             cwd: None,
-            streams: [None, None, None],
+            streams: [None, Some(Arc::new(null.into())), None],
         };
         let recorder = Recorder::start(&launch, &recording).expect("it starts");
         recorder.run().expect("it runs");
-        Scene { folder }
+        scene
     }
 
     fn recording(&self) -> PathBuf {
@@ -159,7 +176,7 @@ fn normal((steps, edges): Sliced) -> Sliced {
                 len: 8,
             }),
         },
-        Kind::Control => Kind::Control,
+        Kind::Control | Kind::Omitted { .. } => k,
     };
     let edges = edges.into_iter().map(|e| Edge {
         kind: kind(e.kind),
@@ -237,6 +254,89 @@ fn random_programs() {
         check(&source, &["-O0"]);
         check(&source, &["-O2"]);
     }
+}
+
+/// Compiles, runs, and gives what is printed. A program that does not end is as wrong as another
+/// output.
+#[track_caller]
+fn printed(source: &str) -> Option<Vec<u8>> {
+    let scene = Scene::compile(source, &["-O0"]);
+    let out = Command::new("timeout")
+        .arg("20")
+        .arg(scene.program())
+        .output()
+        .expect("timeout can be started");
+    (out.stdout.len() == 8).then_some(out.stdout)
+}
+
+/// What is not in the slice of a variable has nothing to do with its value: without those statements
+/// it has the same.
+#[test]
+fn what_is_not_in_the_slice_can_be_left_out() {
+    let (mut left_out, mut of) = (0, 0);
+    for seed in 100..130 {
+        let source = generate::program(seed);
+        let scene = Scene::record(&source, &["-O0"]);
+        let (roll, steps) = roll(&scene);
+        let mut replay = scene.replay();
+        let program = load(&mut replay);
+        let result = program.global("result", &Guest(&replay));
+        let addr = result.and_then(|r| r.address).expect("it is in memory");
+        let mut facts = Facts {
+            program: &program,
+            memory: Guest(&replay),
+            graphs: Graphs::new(),
+        };
+        let lines_of = |pc| program.locate(pc).into_iter().filter_map(|p| p.line);
+        // A slice is about what was executed, a program without the rest also about what was not: a
+        // jump that is left out would let in what it has skipped. So these stay. And a statement
+        // that stays is executed each time, with what each of its executions depends on.
+        let jumps = source.lines().zip(1..);
+        let jumps = jumps.filter(|(text, _)| generate::may_jump(text));
+        let mut lines: BTreeSet<u32> = jumps.map(|(_, line)| line).collect();
+        loop {
+            let mut roots = Vec::new();
+            let here = |pc| lines_of(pc).any(|l| lines.contains(&l));
+            roll.executions_from(0, here, |e| {
+                roots.push(e.step);
+                true
+            });
+            let criterion = Criterion {
+                step: steps - 1,
+                thread: 1,
+                memory: vec![(addr, 8)],
+                roots,
+                control: true,
+                ..Criterion::default()
+            };
+            let (codes, options) = (&roll.codes, Options::default());
+            let mut slicer = Slicer::new(codes, criterion, options, &mut facts, Vec::new());
+            slicer.walk(&roll, || true);
+            let before = lines.len();
+            lines.extend(slicer.nodes().keys().flat_map(|pc| lines_of(*pc)));
+            if lines.len() == before {
+                break;
+            }
+        }
+        let reduced: Vec<&str> = source
+            .lines()
+            .zip(1..)
+            .map(|(text, line)| {
+                let may_go = generate::may_go(text);
+                of += usize::from(may_go);
+                if !may_go || lines.contains(&line) {
+                    return text;
+                }
+                left_out += 1;
+                "  ;"
+            })
+            .collect();
+        let reduced = reduced.join("\n") + "\n";
+        let (whole, part) = (printed(&source), printed(&reduced));
+        assert!(whole.is_some(), "{source}");
+        assert_eq!(whole, part, "seed {seed}\n{source}\n\n{reduced}");
+    }
+    assert!(left_out > of / 10, "{left_out} of {of} statements left out");
 }
 
 /// Executions by class, counted one by one.

@@ -1,0 +1,205 @@
+//! Programs that die far from where they are wrong: the slice from the end must have the line at fault.
+
+use super::{Entry, Shelf};
+use crate::scene::Complaints;
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+use std::fs;
+use std::ops::RangeInclusive;
+use std::os::unix::process::ExitStatusExt;
+use std::process::Stdio;
+
+pub(super) const ENTRIES: [Entry; 5] = [
+    Entry {
+        name: "gifsicle",
+        needs: &["gcc", "make", "npm", "autoreconf"],
+        build: gifsicle,
+        check: |shelf| {
+            let args = ["src/src/gifsicle", "-I", "bad.gif", "empty.gif"];
+            slice(shelf, &args, None, &[], "gifread.c", 898..=898)
+        },
+    },
+    Entry {
+        name: "patch",
+        needs: &["gcc", "make", "dpkg-source"],
+        build: patch,
+        check: |shelf| {
+            fs::write(shelf.path("x"), "text\n")?;
+            let args = ["patch/src/patch", "-p1", "-f"];
+            // What is missing is that the rest of the patch is skipped.
+            slice(
+                shelf,
+                &args,
+                Some("in"),
+                &["--relevant"],
+                "pch.c",
+                974..=978,
+            )
+        },
+    },
+    Entry {
+        name: "bc",
+        needs: &["gcc", "make", "dpkg-source"],
+        build: bc,
+        check: |shelf| {
+            slice(
+                shelf,
+                &["bc/bc/bc"],
+                Some("in"),
+                &[],
+                "storage.c",
+                185..=185,
+            )
+        },
+    },
+    Entry {
+        name: "unadf",
+        needs: &["gcc", "patch", "dpkg-source"],
+        build: unadf,
+        check: |shelf| {
+            let folder = "./".repeat(150) + "out";
+            let args = ["./program", "-p", "t.adf", "-d", folder.as_str()];
+            slice(shelf, &args, None, &[], "unadf.c", 165..=165)
+        },
+    },
+    Entry {
+        name: "lua-join",
+        needs: &["gcc"],
+        build: |shelf| {
+            let source = shelf.crate_source("lua-src", "540.0.0")?.join("lua-5.3.5");
+            super::wrong::lua(shelf, &source)?;
+            let text = "f=load(function() end) interesting={} interesting[0]=string.rep(\"A\",512) \
+                        debug.upvaluejoin(f,1,f,1)\n";
+            Ok(fs::write(shelf.path("in.lua"), text)?)
+        },
+        check: |shelf| {
+            slice(
+                shelf,
+                &["./lua", "in.lua"],
+                None,
+                &[],
+                "lapi.c",
+                1292..=1292,
+            )
+        },
+    },
+];
+
+fn gifsicle(shelf: &Shelf) -> Result<()> {
+    let package = shelf.npm_source("gifsicle", "4.0.1")?;
+    shelf.script(
+        &package,
+        "mkdir src; tar xzf $SRC/vendor/source/gifsicle.tar.gz -C src --strip-components=1
+         cd src; autoreconf -i; CFLAGS='-g -O0 -w' ./configure -q --disable-gifview --disable-gifdiff; make -j2",
+    )?;
+    let head = b"GIF89a\x02\0\x02\0\x80\0\0\0\0\0\xff\xff\xff";
+    let image = b",\0\0\0\0\x02\0\x02\0\0\x02\x03\x44\x02\x05\0";
+    let name = [&b"!\xce\xc8"[..], &[b'n'; 200], b"\0"].concat();
+    fs::write(
+        shelf.path("bad.gif"),
+        [&head[..], image, &name, b";"].concat(),
+    )?;
+    Ok(fs::write(
+        shelf.path("empty.gif"),
+        [&head[..], b";"].concat(),
+    )?)
+}
+
+fn patch(shelf: &Shelf) -> Result<()> {
+    let source = shelf.debian_source("patch", "2.7.6-7")?;
+    shelf.script(
+        &source,
+        "cd $SRC; CFLAGS='-g -O0 -w' ./configure -q; make -j2",
+    )?;
+    let text = "diff --git \nrename from x\nrename to y\n+++ b/y\n@@ -0,0 +1 @@\n+x\n";
+    Ok(fs::write(shelf.path("in"), text)?)
+}
+
+fn bc(shelf: &Shelf) -> Result<()> {
+    let source = shelf.debian_source("bc", "1.07.1-3")?;
+    // The slip of long ago is put back.
+    shelf.script(
+        &source,
+        "cd $SRC; sed -i '185s/a_count/v_count/' bc/storage.c; CFLAGS='-g -O0 -w' ./configure -q; make -j2 -C lib; make -j2 -C bc",
+    )?;
+    let scalars = (0..200).map(|n| format!("v{n}={n}\n"));
+    let arrays = (0..40).map(|n| format!("a{n}[0]={n}\n"));
+    let text: String = scalars.chain(arrays).collect();
+    Ok(fs::write(shelf.path("in"), text)?)
+}
+
+/// Makes a disk image with a folder, through the library that reads it.
+const IMAGE: &str = r#"
+#include "adflib.h"
+int main(void)
+{
+    adfEnvInitDefault();
+    struct Device *device = adfCreateDumpDevice("t.adf", 80, 2, 11);
+    adfCreateFlop(device, "disk", 0);
+    struct Volume *volume = adfMount(device, 0, 0);
+    adfCreateDir(volume, volume->curDirPtr, "folder");
+    adfUnMount(volume);
+    adfUnMountDev(device);
+    return 0;
+}
+"#;
+
+fn unadf(shelf: &Shelf) -> Result<()> {
+    let source = shelf.debian_source("unadf", "0.7.11a-5+deb12u1")?;
+    fs::write(shelf.path("image.c"), IMAGE)?;
+    shelf.script(
+        &source,
+        "for p in source-code-fixes 64-bit-fixes; do patch -s -p1 -d $SRC < $SRC/debian/patches/$p; done
+         C=\"gcc -g -O0 -w -std=gnu99 -I$SRC/Lib -I$SRC/Lib/Generic -I$SRC\"
+         $C $SRC/Demo/unadf.c $SRC/Lib/*.c $SRC/Lib/Generic/*.c -o program
+         $C image.c $SRC/Lib/*.c $SRC/Lib/Generic/*.c -o image; ./image",
+    )
+}
+
+/// Records the failure, slices from it, and looks for the lines at fault.
+fn slice(
+    shelf: &Shelf,
+    command: &[&str],
+    input: Option<&str>,
+    options: &[&str],
+    file: &str,
+    lines: RangeInclusive<u64>,
+) -> Result<Complaints> {
+    let input = match input {
+        Some(name) => Stdio::from(fs::File::open(shelf.path(name))?),
+        None => Stdio::null(),
+    };
+    let mut run = shelf.command(&["run", "--quiet", "--"]);
+    let ran = run.args(command).stdin(input).output()?;
+    if ran.status.signal().is_none() {
+        bail!("it did not die of a signal: {}", ran.status);
+    }
+    let report = shelf.path("slice.json");
+    let report = report.to_str().context("a path that is text")?;
+    let mut command = shelf.command(&["slice", "--json", "-o", report]);
+    let sliced = command.args(options).output()?;
+    if !sliced.status.success() {
+        bail!("slice: {}", String::from_utf8_lossy(&sliced.stderr));
+    }
+    let facts: Value = serde_json::from_slice(&fs::read(report)?)?;
+    let statements = facts["statements"].as_array().context("statements")?;
+    let found = statements.iter().any(|s| {
+        let here = s["file"].as_str().is_some_and(|f| f.ends_with(file));
+        here && s["line"].as_u64().is_some_and(|l| lines.contains(&l))
+    });
+    let figure = |name: &str| facts["figures"][name].clone();
+    println!(
+        "  {} statements of {} executed instructions in {:.2} s and {} windows; {file}:{} is {}",
+        statements.len(),
+        figure("steps"),
+        figure("replay_seconds").as_f64().unwrap_or(0.0)
+            + figure("slice_seconds").as_f64().unwrap_or(0.0),
+        figure("windows"),
+        lines.start(),
+        if found { "among them" } else { "not there" },
+    );
+    Ok(match found {
+        true => Complaints::new(),
+        false => vec![format!("{file}:{} is not in the slice", lines.start())],
+    })
+}
