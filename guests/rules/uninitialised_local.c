@@ -13,7 +13,7 @@ static __attribute__((noinline)) int run(const char *text)
     int level;
     parse(text, &level);
     if (level == 12345) // MARK: fault
-        return 1;
+        puts("the level is right");
     return 0;
 }
 

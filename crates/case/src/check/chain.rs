@@ -57,7 +57,6 @@ pub(crate) struct Start {
     pub(crate) thread: u32,
     /// A general register; the flags if absent.
     pub(crate) register: Option<u8>,
-    pub(crate) value: u64,
     pub(crate) block: BlockId,
 }
 
@@ -498,7 +497,9 @@ fn describe(w: &mut Watched, start: &Start, trail: Trail, origin: Origin) -> Res
             let by = w.machine.function_name(b.by).to_owned();
             format!("allocated by {by}, {} bytes", b.size)
         }
-        Origin::Constant if start.value == 0 => "the constant 0".to_owned(),
+        Origin::Constant if hops.first().is_some_and(|h| h.value == 0) => {
+            "the constant 0".to_owned()
+        }
         Origin::Constant => "a constant".to_owned(),
         Origin::Computed => "computed".to_owned(),
         Origin::Call(nr) => match abi::name(nr) {

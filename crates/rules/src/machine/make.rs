@@ -2,10 +2,11 @@
 
 use flow::Step;
 use iced_x86::{Decoder, DecoderOptions, Instruction, Mnemonic, OpKind, Register};
-use image::effects::{self, Place, RegRange, Size, Transfer};
+use image::effects::{self, Control, Place, RegRange, Size, Transfer};
 use rustc_hash::FxHashMap;
 use tape::{Code, Known, Term, What};
 
+use super::RED_ZONE;
 use super::plan::*;
 use flow::Spot;
 
@@ -203,6 +204,7 @@ impl Maker<'_> {
             self.checks(&step);
             self.decision(&step);
             self.grow(&decoded, before(4));
+            self.called(&step, before(4));
             self.transfers(&decoded, &step);
             self.flags(&step);
         }
@@ -251,6 +253,24 @@ impl Maker<'_> {
         }
         if mask != 0 {
             self.op(Op::Decide { mask });
+        }
+    }
+
+    /// What lies below the return address is the callee's, and nothing yet.
+    fn called(&mut self, step: &Step, rsp: Option<Term>) {
+        let calls = matches!(
+            step.effects.control,
+            Control::Call(_) | Control::IndirectCall
+        );
+        if let (true, Some(rsp)) = (calls && self.trackers.unwritten, rsp) {
+            let from = Term {
+                slot: rsp.slot,
+                offset: rsp.offset - 8 + RED_ZONE as i64,
+            };
+            self.op(Op::Grow {
+                from,
+                by: RED_ZONE as u32,
+            });
         }
     }
 
