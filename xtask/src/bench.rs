@@ -1,4 +1,5 @@
-//! `cargo xtask bench engine`: what running under control costs, beside what native and Valgrind cost.
+//! `cargo xtask bench engine`: what running under control costs, beside what native and Valgrind cost; and
+//! `cargo xtask bench check`: what looking for faults costs, recording included, beside Memcheck.
 //!
 //! CPU time is user plus system of the whole tree, tracer included: the difference of what the kernel has charged to
 //! our waited-for children before and after. The three are measured in turn, round by round, so that a machine that
@@ -53,12 +54,32 @@ struct Row {
     valgrind: Option<Cost>,
 }
 
+/// What is measured, and beside what.
+struct Subject {
+    ours: &'static [&'static str],
+    peer: &'static str,
+    /// Exit status 1 says that a fault was found, and is no failure.
+    finds: bool,
+}
+
+const ENGINE: Subject = Subject {
+    ours: &["run", "--quiet"],
+    peer: "--tool=none",
+    finds: false,
+};
+const CHECK: Subject = Subject {
+    ours: &["check", "--all"],
+    peer: "--tool=memcheck",
+    finds: true,
+};
+
 pub(crate) fn run(args: &[String]) -> Result<bool> {
     let (what, rest) = args
         .split_first()
         .map_or(("", args), |(what, rest)| (what.as_str(), rest));
-    match what {
-        "engine" => {}
+    let subject = match what {
+        "engine" => ENGINE,
+        "check" => CHECK,
         "slice" => return slice::run(rest),
         "threads" => return threads::run(rest),
         "trace" => return trace::run(rest),
@@ -76,9 +97,9 @@ pub(crate) fn run(args: &[String]) -> Result<bool> {
         }
         "locate" => return crate::locate::bench(rest),
         _ => bail!(
-            "there are `bench engine`, `threads`, `checkpoints`, `trace`, `slice` and `locate`"
+            "there are `bench engine`, `check`, `threads`, `checkpoints`, `trace`, `slice` and `locate`"
         ),
-    }
+    };
     let flags = Flags::parse(rest, &["--json", "--runs"])?;
     install::missing_programs();
     let wherefore = tool::wherefore()?;
@@ -91,7 +112,7 @@ pub(crate) fn run(args: &[String]) -> Result<bool> {
     {
         eprintln!("{}", workload.name);
         let runs = flags.runs.unwrap_or(3);
-        match measure(workload, &wherefore, place.path(), runs) {
+        match measure(workload, &subject, &wherefore, place.path(), runs) {
             Ok(row) => rows.push(row),
             Err(error) => failed.push(format!("{error:#}")),
         }
@@ -113,21 +134,27 @@ pub(crate) fn run(args: &[String]) -> Result<bool> {
     Ok(failed.is_empty())
 }
 
-fn measure(workload: &Workload, wherefore: &Path, place: &Path, runs: u32) -> Result<Row> {
+fn measure(
+    workload: &Workload,
+    subject: &Subject,
+    wherefore: &Path,
+    place: &Path,
+    runs: u32,
+) -> Result<Row> {
     let recordings = place.join("recordings");
     let program: Vec<OsString> = std::iter::once(workload.program.clone().into_os_string())
         .chain(workload.args.iter().map(OsString::from))
         .collect();
-    let mut ours: Vec<OsString> = vec![
-        wherefore.into(),
-        "run".into(),
-        "--quiet".into(),
+    let mut ours: Vec<OsString> = vec![wherefore.into()];
+    ours.extend(subject.ours.iter().map(OsString::from));
+    ours.extend([
         "--recordings".into(),
-    ];
-    ours.extend([recordings.clone().into(), "--".into()]);
+        recordings.clone().into(),
+        "--".into(),
+    ]);
     ours.extend(program.iter().cloned());
     let peer = tool::find_program("valgrind").map(|valgrind| {
-        let mut command: Vec<OsString> = vec![valgrind.into(), "--tool=none".into(), "-q".into()];
+        let mut command: Vec<OsString> = vec![valgrind.into(), subject.peer.into(), "-q".into()];
         command.extend(program.iter().cloned());
         command
     });
@@ -141,7 +168,10 @@ fn measure(workload: &Workload, wherefore: &Path, place: &Path, runs: u32) -> Re
     for _ in 0..runs {
         row.native = row.native.least(time(&program, place, workload.name)?);
         fs::create_dir_all(&recordings)?;
-        row.ours = row.ours.least(time(&ours, place, workload.name)?);
+        let statuses: &[i32] = if subject.finds { &[0, 1] } else { &[0] };
+        row.ours = row
+            .ours
+            .least(time_of(&ours, place, workload.name, statuses)?);
         fs::remove_dir_all(&recordings)?;
         if let (Some(peer), Some(cost)) = (&peer, &mut row.valgrind) {
             *cost = cost.least(time(peer, place, workload.name)?);
@@ -179,6 +209,11 @@ fn record(
 }
 
 fn time(command: &[OsString], place: &Path, name: &str) -> Result<Cost> {
+    time_of(command, place, name, &[0])
+}
+
+/// The same of a command that may end with one of these statuses.
+fn time_of(command: &[OsString], place: &Path, name: &str, statuses: &[i32]) -> Result<Cost> {
     let charged = || -> Result<f64> {
         let usage = getrusage(UsageWho::RUSAGE_CHILDREN)?;
         let total = usage.user_time().num_microseconds() + usage.system_time().num_microseconds();
@@ -193,7 +228,11 @@ fn time(command: &[OsString], place: &Path, name: &str) -> Result<Cost> {
         wall: start.elapsed().as_secs_f64(),
         cpu: charged()? - before,
     };
-    if !output.status.success() {
+    if !output
+        .status
+        .code()
+        .is_some_and(|code| statuses.contains(&code))
+    {
         let words = String::from_utf8_lossy(&output.stderr)
             .trim_end()
             .to_owned();

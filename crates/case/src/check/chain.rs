@@ -57,7 +57,6 @@ pub(crate) struct Start {
     pub(crate) thread: u32,
     /// A general register; the flags if absent.
     pub(crate) register: Option<u8>,
-    pub(crate) value: u64,
     pub(crate) block: BlockId,
 }
 
@@ -118,12 +117,8 @@ pub(crate) fn chains(w: &mut Watched, starts: &[Start]) -> Result<Vec<Chain>, Er
     Ok(out)
 }
 
-/// The call in which an instruction is executed.
-#[derive(Clone, Copy)]
-struct Call<'a> {
-    view: &'a View<'a>,
-    id: FrameId,
-}
+/// The call that an instruction is part of, and where that is known.
+type Within<'a> = (&'a View<'a>, FrameId);
 
 struct Walk<'a> {
     start: &'a Start,
@@ -169,7 +164,7 @@ impl<'a> Walk<'a> {
 
     fn run(mut self) -> (Trail, Origin) {
         let roll = self.roll;
-        roll.backward(|view, item| {
+        roll.backward_from(self.start.step, |view, item| {
             self.item(view, item);
             self.ended.is_none()
         });
@@ -205,8 +200,8 @@ impl<'a> Walk<'a> {
                 } else {
                     self.start.thread
                 });
-                let plan = self.roll.codes.plan(shape);
-                let executed = self.roll.codes.shape(shape).executed as usize;
+                let plan = view.codes().plan(shape);
+                let executed = view.codes().shape(shape).executed as usize;
                 let same = item.thread == thread;
                 let may = self.trails.iter().any(|t| match t.want {
                     Spot::Register(r) => same && plan.may_write(r),
@@ -236,11 +231,8 @@ impl<'a> Walk<'a> {
                         self.end(n.unwrap_or(0), Origin::Allocated);
                         return;
                     }
-                    let frame = Call {
-                        view,
-                        id: plan.frame_at(i, item.frame, first_frame),
-                    };
-                    self.instruction(&plan.steps[i], step, &values, same, frame);
+                    let frame = plan.frame_at(i, item.frame, first_frame);
+                    self.instruction(&plan.steps[i], step, &values, same, (view, frame));
                     if self.ended.is_some() {
                         return;
                     }
@@ -279,7 +271,7 @@ impl<'a> Walk<'a> {
         step: u64,
         values: &Values<'_>,
         same: bool,
-        frame: Call<'_>,
+        frame: Within<'_>,
     ) {
         let mut n = 0;
         while n < self.trails.len() {
@@ -360,7 +352,7 @@ impl<'a> Walk<'a> {
         t: &Transfer,
         (offset, size): (u16, u16),
         values: &Values<'_>,
-        frame: Call<'_>,
+        frame: Within<'_>,
     ) {
         let want = self.trails[n].want;
         let wanted = match want {
@@ -424,7 +416,7 @@ impl<'a> Walk<'a> {
         self.aim(n, *first, frame);
     }
 
-    fn aim(&mut self, n: usize, spot: Spot, frame: Call<'_>) {
+    fn aim(&mut self, n: usize, spot: Spot, frame: Within<'_>) {
         self.trails[n].want = spot;
         self.trails[n].limit = match spot {
             Spot::Memory(a, _) if self.values => self.birth(a, frame),
@@ -433,21 +425,20 @@ impl<'a> Walk<'a> {
     }
 
     /// The step at which memory came to be what it is: its block was made, or its frame.
-    fn birth(&self, a: u64, frame: Call<'_>) -> u64 {
+    fn birth(&self, a: u64, (view, mut frame): Within<'_>) -> u64 {
         let id = self.heap.around(a);
         if id > DIFFERENCE && self.heap.lives(id, self.start.step) {
             return self.heap.block(id).made;
         }
-        let mut id = frame.id;
         loop {
-            let f = frame.view.frame(id);
-            if f.slot == u64::MAX || id == f.parent {
+            let f = view.frame(frame);
+            if f.slot == u64::MAX || frame == f.parent {
                 return 0;
             }
             if a < f.slot {
                 return f.call.step;
             }
-            id = f.parent;
+            frame = f.parent;
         }
     }
 
@@ -506,7 +497,9 @@ fn describe(w: &mut Watched, start: &Start, trail: Trail, origin: Origin) -> Res
             let by = w.machine.function_name(b.by).to_owned();
             format!("allocated by {by}, {} bytes", b.size)
         }
-        Origin::Constant if start.value == 0 => "the constant 0".to_owned(),
+        Origin::Constant if hops.first().is_some_and(|h| h.value == 0) => {
+            "the constant 0".to_owned()
+        }
         Origin::Constant => "a constant".to_owned(),
         Origin::Computed => "computed".to_owned(),
         Origin::Call(nr) => match abi::name(nr) {

@@ -36,7 +36,7 @@ pub(crate) fn reachable(
     let mut live: Vec<(u64, u64, BlockId)> = heap
         .all()
         .filter(|(id, _)| heap.lives(*id, step))
-        .map(|(id, b)| (b.begin, b.begin + b.size.max(1), id))
+        .map(|(id, b)| (b.begin, b.begin.saturating_add(b.size.max(1)), id))
         .collect();
     live.sort_unstable();
     let freed = freed_ranges(heap, step);
@@ -122,7 +122,7 @@ fn freed_ranges(heap: &Heap, step: u64) -> Vec<(u64, u64)> {
     let mut list: Vec<(u64, u64)> = heap
         .all()
         .filter(|(_, b)| b.freed.is_some_and(|f| f.step < step))
-        .map(|(_, b)| (b.begin, b.begin + b.size))
+        .map(|(_, b)| (b.begin, b.begin.saturating_add(b.size)))
         .collect();
     list.sort_unstable();
     let mut out: Vec<(u64, u64)> = Vec::new();

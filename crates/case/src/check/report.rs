@@ -234,7 +234,7 @@ fn describe(
     let b = w.machine.heap.block(id).clone();
     let relation = match address {
         Some(a) if a < b.begin => format!("{} bytes before", b.begin - a),
-        Some(a) if a >= b.begin + b.size => {
+        Some(a) if a >= b.begin.saturating_add(b.size) => {
             format!("{} bytes past the end of", a - b.begin - b.size)
         }
         Some(a) => format!("{} bytes inside", a - b.begin),
@@ -298,7 +298,7 @@ fn starts(w: &Watched, rule: &Checked, s: &Suspect) -> Vec<Start> {
     let mut out = Vec::new();
     let name = |slot: &Slot| rule.variables[slot.0 as usize].clone();
     for slot in &rule.chains {
-        let Some(Value::Number(value, id)) = &s.bindings[slot.0 as usize] else {
+        let Some(Value::Number(_, id)) = &s.bindings[slot.0 as usize] else {
             continue;
         };
         let argument = rule.arguments.iter().position(|a| *a == Some(*slot));
@@ -318,7 +318,6 @@ fn starts(w: &Watched, rule: &Checked, s: &Suspect) -> Vec<Start> {
             step,
             thread: s.thread,
             register: Some(register),
-            value: *value,
             block: *id,
         });
     }
@@ -328,7 +327,6 @@ fn starts(w: &Watched, rule: &Checked, s: &Suspect) -> Vec<Start> {
             step: s.step,
             thread: s.thread,
             register: *register,
-            value: 0,
             block: rules::heap::NONE,
         });
     }

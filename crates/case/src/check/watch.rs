@@ -42,7 +42,8 @@ struct Loader {
     chosen: Vec<u64>,
     /// Functions that were chosen.
     resolved: Vec<(u64, u16)>,
-    modules: usize,
+    /// The executable mappings as they were last looked at.
+    modules: Vec<(u64, std::path::PathBuf)>,
     stale: bool,
 }
 
@@ -90,7 +91,7 @@ impl Watched {
             choosers: Vec::new(),
             chosen: Vec::new(),
             resolved: Vec::new(),
-            modules: 0,
+            modules: Vec::new(),
             stale: true,
         };
         replay.tape(Box::new(machine)).map_err(wrong)?;
@@ -195,11 +196,12 @@ impl Loader {
             return Ok(());
         }
         let mappings = replay.mappings()?;
-        let count = mappings.iter().filter(|m| m.protection.execute).count();
-        if count == self.modules {
+        let code = mappings.iter().filter(|m| m.protection.execute);
+        let modules: Vec<_> = code.map(|m| (m.start, m.name.clone())).collect();
+        if modules == self.modules {
             return Ok(());
         }
-        self.modules = count;
+        self.modules = modules;
         let program = moment::program(&mappings, replay.names());
         let found = program.functions_named(|name| {
             self.wanted.contains_key(name) || self.patterns.iter().any(|p| p.matches(name))

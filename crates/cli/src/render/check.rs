@@ -27,6 +27,9 @@ pub(crate) fn check(report: &CheckReport, paint: Paint) -> String {
             report.rules.len(),
             number(report.figures.steps)
         );
+        if !matches!(report.ended, case::Ended::Exited { .. }) {
+            out += &super::ended(&report.recording, &report.ended);
+        }
     }
     for fault in &report.faults {
         let _ = writeln!(out, "SUMMARY: wherefore: {} {}", fault.rule, summary(fault));

@@ -9,6 +9,8 @@ use rustc_hash::FxHashSet;
 const ARGUMENTS: u16 = 0b11_1101_0110;
 /// rax and rsp.
 const RESULT: u16 = 0b1_0001;
+/// rsp.
+const STACK: u16 = 0b1_0000;
 
 /// Instructions that a loop is unrolled to, about.
 const UNROLLED: usize = 32;
@@ -259,11 +261,16 @@ impl Superblock {
         }
     }
 
-    /// Has the tape tell the arguments at these addresses, and the result at every return.
+    /// Has the tape tell the arguments at these addresses, the result at every return, and the stack pointer
+    /// where it is moved.
     pub(crate) fn probe(&mut self, entries: &FxHashSet<u64>) {
         for i in &mut self.insns {
             if i.decoded.flow_control() == FlowControl::Return {
                 i.told |= RESULT;
+            }
+            // Where the stack grows, and from where.
+            if i.decoded.op_count() == 2 && i.decoded.op0_register() == Register::RSP {
+                i.told |= STACK;
             }
             if entries.contains(&i.pc) {
                 i.told |= ARGUMENTS;

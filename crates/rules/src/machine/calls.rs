@@ -245,24 +245,19 @@ impl Machine {
         let name = &self.names[a.function as usize].name;
         if self.patterns.iter().any(|p| p.matches(name)) {
             let name = name.clone();
-            let block = self.now.units[0].from;
-            let redex = Redex::Return {
-                function: name.clone(),
-                result,
-            };
-            self.call_rules(
-                PointKind::Ret,
-                &name,
-                &[Value::Number(result, block)],
-                step,
-                pc,
-                &redex,
-            );
-            let mut values = [0; 6];
-            values[0] = result;
             if name == "main" {
                 self.end(step, pc);
+            } else {
+                let block = self.now.units[0].from;
+                let redex = Redex::Return {
+                    function: name.clone(),
+                    result,
+                };
+                let value = [Value::Number(result, block)];
+                self.call_rules(PointKind::Ret, &name, &value, step, pc, &redex);
             }
+            let mut values = [0; 6];
+            values[0] = result;
             self.calls.push(CallEvent {
                 step,
                 function: name,
@@ -310,8 +305,11 @@ impl Machine {
                 family: Family::Malloc,
                 freed: None,
             });
-            self.memory
-                .fill(result + kept, size - kept, self.trackers.unwritten);
+            self.memory.fill(
+                result.wrapping_add(kept),
+                size - kept,
+                self.trackers.unwritten,
+            );
             return id;
         }
         if old != 0 {

@@ -19,7 +19,7 @@ impl Machine {
         let mut pointer = what.address;
         if from > DIFFERENCE {
             let block = self.heap.block(from);
-            let (begin, end) = (block.begin, block.begin + block.size);
+            let (begin, end) = (block.begin, block.begin.saturating_add(block.size));
             let (first, last) = (what.address, what.address.saturating_add(what.size));
             if last.saturating_add(FAR) < begin || first > end.saturating_add(FAR) {
                 return;

@@ -11,6 +11,7 @@
 mod calls;
 pub mod functions;
 mod judge;
+mod make;
 mod operate;
 mod plan;
 mod shadow;

@@ -14,29 +14,17 @@ impl Machine {
             fs_base: self.now.fs_base,
         };
         // Taken out, so that operations can change the rest of the machine.
-        let plan = std::mem::replace(
-            &mut self.plans[n],
-            Plan {
-                ops: Vec::new(),
-                spots: Vec::new(),
-                first: Vec::new(),
-                pcs: Vec::new(),
-            },
-        );
+        let plan = std::mem::take(&mut self.plans[n]);
         let end = plan.first[executed] as usize;
         for (i, op) in &plan.ops[..end] {
             match op {
-                Op::Enter {
-                    function,
-                    arguments,
-                    slot,
-                } => {
-                    let arguments = arguments.map(|t| values.get(t));
+                Op::Enter(e) => {
+                    let arguments = e.arguments.map(|t| values.get(t));
                     let at = self.step + u64::from(*i);
                     self.enter(
-                        *function,
+                        e.function,
                         arguments,
-                        values.get(*slot),
+                        values.get(e.slot),
                         at,
                         plan.pcs[*i as usize],
                     );
@@ -75,12 +63,11 @@ impl Machine {
                 spot,
                 at,
                 len,
+                whole,
             } => {
-                let address = plan.spots[*spot as usize]
-                    .address(values)
-                    .wrapping_add(u64::from(*at));
+                let address = plan.address(*spot, values).wrapping_add(u64::from(*at));
                 let cell = self.memory.load(address, *len);
-                if *len == 8 {
+                if *len == 8 || *whole {
                     units[*to as usize] = cell;
                 } else {
                     part(&mut units[*to as usize], *to_at, *len, cell.unwritten);
@@ -92,9 +79,7 @@ impl Machine {
                 at,
                 len,
             } => {
-                let address = plan.spots[*spot as usize]
-                    .address(values)
-                    .wrapping_add(u64::from(*at));
+                let address = plan.address(*spot, values).wrapping_add(u64::from(*at));
                 self.memory.store(address, *len, units[*from as usize]);
             }
             Op::Check {
@@ -142,6 +127,7 @@ impl Machine {
                 from,
                 from_at,
                 len,
+                whole,
             } => {
                 let bits = units[*from as usize].unwritten >> from_at;
                 let kept = if *len == 8 {
@@ -149,8 +135,12 @@ impl Machine {
                 } else {
                     NONE
                 };
-                part(&mut units[*to as usize], *to_at, *len, bits);
-                units[*to as usize].from = kept;
+                let unit = &mut units[*to as usize];
+                part(unit, *to_at, *len, bits);
+                unit.from = kept;
+                if *whole {
+                    unit.unwritten &= 0x0f;
+                }
             }
             Op::Clear { to, mask } => {
                 let unit = &mut units[*to as usize];
@@ -193,7 +183,7 @@ impl Machine {
                     let (bits, wanted) = match s {
                         Source::Unit(u, m) => (units[*u as usize].unwritten & m, *m),
                         Source::Memory { spot, at, len } => {
-                            let address = plan.spots[*spot as usize].address(values);
+                            let address = plan.address(*spot, values);
                             let cell = self.memory.load(address.wrapping_add(u64::from(*at)), *len);
                             (cell.unwritten, ((1u16 << len) - 1) as u8)
                         }
@@ -219,8 +209,9 @@ impl Machine {
                 }
             }
             Op::Grow { from, by } => {
-                let top = values.get(*from) - RED_ZONE;
-                self.memory.fill(top - u64::from(*by), u64::from(*by), true);
+                let by = u64::from(*by);
+                let top = values.get(*from).wrapping_sub(RED_ZONE);
+                self.memory.fill(top.wrapping_sub(by), by, true);
             }
             Op::CopyMemory { to, from } => {
                 let mut list = Vec::new();
@@ -237,7 +228,7 @@ impl Machine {
                     self.memory.fill(at, len, false);
                 }
             }
-            Op::Enter { .. } | Op::Return { .. } => {}
+            Op::Enter(_) | Op::Return { .. } => {}
         }
     }
 
@@ -252,10 +243,11 @@ impl Machine {
         from: BlockId,
         unit: u16,
     ) {
+        let at = plan.address(spot, values);
         let spot = &plan.spots[spot as usize];
         let (begin, len) = self.heap.bounds(from);
         let (address, size) = match spot.access.size {
-            Size::Fixed(n) => (spot.address(values), u64::from(n)),
+            Size::Fixed(n) => (at, u64::from(n)),
             Size::Repeat { .. } => {
                 let mut list = Vec::new();
                 spot.stretches(values, &mut list);

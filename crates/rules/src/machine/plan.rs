@@ -4,17 +4,17 @@
 //! The register file is a row of *units* of eight bytes. Each unit and each cell of memory has the block
 //! that a pointer in it came from, and a bit for each byte that was never written.
 
-use flow::{Spot, Step};
-use iced_x86::{Decoder, DecoderOptions, Instruction, Mnemonic, OpKind, Register};
-use image::effects::{self, Place, RegRange, Size, Transfer};
-use rustc_hash::FxHashMap;
-use tape::{Code, Known, Term, What};
+use flow::{Spot, Values};
+use image::effects;
+use tape::Term;
 
 /// Units of the register file, and a few more for values on their way.
-pub(crate) const UNITS: usize = effects::SIZE as usize / 8 + 12;
-const SCRATCH: u16 = effects::SIZE / 8;
+pub(crate) const UNITS: usize = effects::SIZE as usize / 8 + 13;
+/// A unit that nothing is known of and nothing is put into.
+pub(crate) const ZERO: u16 = effects::SIZE / 8;
+pub(crate) const SCRATCH: u16 = ZERO + 1;
 pub(crate) const FLAGS: u16 = effects::FLAGS.at / 8;
-const RSP: u16 = effects::RSP.at / 8;
+pub(crate) const RSP: u16 = effects::RSP.at / 8;
 pub(crate) const NO_UNIT: u16 = u16::MAX;
 
 /// What an arithmetic instruction makes of where its operands came from.
@@ -46,12 +46,8 @@ pub(crate) enum Source {
 
 #[derive(Clone, Debug)]
 pub(crate) enum Op {
-    /// A function that means something is entered: its number, its arguments, the place of the return address.
-    Enter {
-        function: u16,
-        arguments: [Term; 6],
-        slot: Term,
-    },
+    /// A function that means something is entered.
+    Enter(Box<Entry>),
     Return {
         slot: Term,
         result: Term,
@@ -79,6 +75,8 @@ pub(crate) enum Op {
         from: u16,
         from_at: u8,
         len: u8,
+        /// Nothing remains of the rest.
+        whole: bool,
     },
     Clear {
         to: u16,
@@ -90,6 +88,8 @@ pub(crate) enum Op {
         spot: u16,
         at: u8,
         len: u8,
+        /// Nothing remains of the rest.
+        whole: bool,
     },
     Store {
         from: u16,
@@ -131,9 +131,55 @@ pub(crate) enum Op {
     },
 }
 
+/// The entry of a function that means something.
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    pub(crate) function: u16,
+    pub(crate) arguments: [Term; 6],
+    /// Where the return address is.
+    pub(crate) slot: Term,
+}
+
+/// An address as a sum, in a form that is quick to work out.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Address {
+    base: Term,
+    index: u8,
+    scale: u8,
+    /// In the thread's own segment.
+    fs: bool,
+    /// It is not such a sum.
+    odd: bool,
+}
+
+impl Address {
+    pub(crate) fn of(spot: &Spot) -> Address {
+        let a = &spot.access.address;
+        let zero = Term {
+            slot: tape::slot::ZERO,
+            offset: 0,
+        };
+        let (base, index) = (spot.base.unwrap_or(zero), spot.index.unwrap_or(zero));
+        let scaled = index.offset.wrapping_mul(i64::from(a.scale));
+        let constant = (a.displacement as i64).wrapping_add(base.offset);
+        Address {
+            base: Term {
+                slot: base.slot,
+                offset: constant.wrapping_add(scaled),
+            },
+            index: index.slot,
+            scale: a.scale,
+            fs: a.segment == Some(effects::Segment::Fs),
+            odd: a.narrow || a.bit.is_some(),
+        }
+    }
+}
+
+#[derive(Default)]
 pub(crate) struct Plan {
     pub(crate) ops: Vec<(u8, Op)>,
     pub(crate) spots: Vec<Spot>,
+    pub(crate) addresses: Vec<Address>,
     /// Number of the operations before each instruction.
     pub(crate) first: Vec<u32>,
     pub(crate) pcs: Vec<u64>,
@@ -148,610 +194,25 @@ pub struct Trackers {
     pub unwritten: bool,
 }
 
-struct Maker<'a> {
-    plan: Plan,
-    trackers: Trackers,
-    entries: &'a FxHashMap<u64, u16>,
-    i: u8,
-    /// First spot of the instruction at hand.
-    spot: u16,
-    scratch: u16,
-    judged: bool,
-}
-
 impl Plan {
-    /// `judged` says of an address whether decisions there are held against the program.
-    pub(crate) fn of(
-        code: &Code,
-        trackers: Trackers,
-        entries: &FxHashMap<u64, u16>,
-        judged: impl Fn(u64) -> bool,
-    ) -> Plan {
-        let mut maker = Maker {
-            plan: Plan {
-                ops: Vec::new(),
-                spots: Vec::new(),
-                first: Vec::new(),
-                pcs: Vec::new(),
-            },
-            trackers,
-            entries,
-            i: 0,
-            spot: 0,
-            scratch: SCRATCH,
-            judged: false,
-        };
-        for (i, insn) in code.insns.iter().enumerate() {
-            let known: Vec<Known> = code
-                .known
-                .iter()
-                .filter(|k| k.insn as usize == i)
-                .copied()
-                .collect();
-            maker.plan.first.push(maker.plan.ops.len() as u32);
-            maker.plan.pcs.push(insn.pc);
-            maker.i = i as u8;
-            maker.judged = trackers.unwritten && judged(insn.pc);
-            maker.instruction(insn, &known);
+    /// Where an access of a record is.
+    #[inline]
+    pub(crate) fn address(&self, spot: u16, values: &Values<'_>) -> u64 {
+        let a = &self.addresses[spot as usize];
+        if a.odd {
+            return self.spots[spot as usize].address(values);
         }
-        maker.plan.first.push(maker.plan.ops.len() as u32);
-        maker.plan
-    }
-}
-
-impl Maker<'_> {
-    fn op(&mut self, op: Op) {
-        self.plan.ops.push((self.i, op));
-    }
-
-    fn instruction(&mut self, insn: &tape::Insn, known: &[Known]) {
-        let before = |r: u8| {
-            known
-                .iter()
-                .find(|k| k.what == What::Before(r))
-                .map(|k| k.term)
-        };
-        if let Some(&function) = self.entries.get(&insn.pc)
-            && let Some(slot) = before(4)
-        {
-            let none = Term {
-                slot: tape::slot::ZERO,
+        let mut sum = values.get(a.base);
+        if a.index != tape::slot::ZERO {
+            let index = Term {
+                slot: a.index,
                 offset: 0,
             };
-            let arguments = [7, 6, 2, 1, 8, 9].map(|r| before(r).unwrap_or(none));
-            self.op(Op::Enter {
-                function,
-                arguments,
-                slot,
-            });
+            sum = sum.wrapping_add(values.get(index).wrapping_mul(u64::from(a.scale)));
         }
-        let mut decoder = Decoder::with_ip(64, insn.code(), insn.pc, DecoderOptions::NONE);
-        let decoded = decoder.decode();
-        let step = Step::of(insn, known);
-        self.spot = self.plan.spots.len() as u16;
-        self.plan.spots.extend(step.spots.iter().copied());
-        self.scratch = SCRATCH;
-        if self.trackers.blocks || self.trackers.unwritten {
-            self.checks(&step);
-            self.decision(&step);
-            self.grow(&decoded, before(4));
-            self.transfers(&decoded, &step);
+        if a.fs {
+            sum = sum.wrapping_add(values.fs_base);
         }
-        if step.returns
-            && let (Some(slot), Some(result)) = (before(4), before(0))
-        {
-            self.op(Op::Return { slot, result });
-        }
-    }
-
-    fn checks(&mut self, step: &Step) {
-        for (n, spot) in step.spots.iter().enumerate() {
-            let a = &spot.access.address;
-            let unit = |r: Option<u8>| r.map_or(NO_UNIT, u16::from);
-            let (base, index) = (unit(a.base), unit(a.index));
-            // The stack pointer points to the stack.
-            if index == NO_UNIT && (base == RSP || base == NO_UNIT) {
-                continue;
-            }
-            // An index counts elements; it is no pointer.
-            if a.scale != 1 && base == NO_UNIT && !self.judged {
-                continue;
-            }
-            let spot = self.spot + n as u16;
-            let bytes = a.scale == 1;
-            self.op(Op::Check {
-                spot,
-                base,
-                index,
-                bytes,
-            });
-        }
-    }
-
-    fn decision(&mut self, step: &Step) {
-        if !self.judged || !step.may_branch {
-            return;
-        }
-        let mut mask = 0;
-        for place in &step.effects.decided_by {
-            if let Place::Register(r) = place
-                && r.at / 8 == FLAGS
-            {
-                mask |= bits(r.at % 8, r.len);
-            }
-        }
-        if mask != 0 {
-            self.op(Op::Decide { mask });
-        }
-    }
-
-    /// `sub rsp, n` and its like.
-    fn grow(&mut self, i: &Instruction, from: Option<Term>) {
-        let Some(from) = from.filter(|_| self.trackers.unwritten) else {
-            return;
-        };
-        if i.op_count() < 2 || i.op0_kind() != OpKind::Register || i.op0_register() != Register::RSP
-        {
-            return;
-        }
-        let by = match i.mnemonic() {
-            Mnemonic::Sub if i.op1_kind() != OpKind::Register => i.immediate(1) as i64,
-            Mnemonic::Add if i.op1_kind() != OpKind::Register => -(i.immediate(1) as i64),
-            Mnemonic::Lea
-                if i.memory_base() == Register::RSP && i.memory_index() == Register::None =>
-            {
-                -(i.memory_displacement64() as i64)
-            }
-            _ => return,
-        };
-        if (1..1 << 20).contains(&by) {
-            self.op(Op::Grow {
-                from,
-                by: by as u32,
-            });
-        }
-    }
-
-    fn transfers(&mut self, i: &Instruction, step: &Step) {
-        if self.strings(i, step) || self.conditional(i, step) {
-            return;
-        }
-        let list: Vec<&Transfer> = step
-            .effects
-            .transfers
-            .iter()
-            .filter(|t| !matches!(t.to, Place::Register(r) if r.at / 8 == RSP))
-            .filter(|t| {
-                self.trackers.unwritten || !matches!(t.to, Place::Register(r) if r.at / 8 == FLAGS)
-            })
-            .collect();
-        // Something is read after something was written: through scratch units then.
-        let conflict = list.len() > 1
-            && list.iter().enumerate().any(|(n, t)| {
-                list[..n]
-                    .iter()
-                    .any(|earlier| t.from.iter().any(|s| touches(earlier.to, s.place)))
-            });
-        let mut late = Vec::new();
-        for t in list {
-            match t.to {
-                Place::Register(r) => {
-                    for (unit, at, len, offset) in units(r) {
-                        let to = if conflict { self.scratch() } else { unit };
-                        let to_at = if conflict { 0 } else { at };
-                        self.value(i, t, offset, len, to, to_at);
-                        if conflict {
-                            late.push(Op::Part {
-                                to: unit,
-                                to_at: at,
-                                from: to,
-                                from_at: 0,
-                                len,
-                            });
-                        }
-                    }
-                }
-                Place::Memory { access, at, len } => {
-                    let spot = self.spot + u16::from(access);
-                    let mut offset = 0;
-                    while offset < len {
-                        let n = (len - offset).min(8) as u8;
-                        let at = (at + offset) as u8;
-                        if let Some(unit) = copied_unit(t, offset, n)
-                            && !conflict
-                        {
-                            self.op(Op::Store {
-                                from: unit,
-                                spot,
-                                at,
-                                len: n,
-                            });
-                        } else {
-                            let to = self.scratch();
-                            self.value(i, t, offset, n, to, 0);
-                            late.push(Op::Store {
-                                from: to,
-                                spot,
-                                at,
-                                len: n,
-                            });
-                        }
-                        offset += u16::from(n);
-                    }
-                }
-                Place::Whole(access) => {
-                    let spot = self.spot + u16::from(access);
-                    if self.plan.spots[spot as usize].access.writes {
-                        self.op(Op::Overwrite { spot });
-                    }
-                }
-            }
-        }
-        for op in late {
-            self.op(op);
-        }
-    }
-
-    fn scratch(&mut self) -> u16 {
-        let unit = self.scratch;
-        self.scratch += 1;
-        if usize::from(self.scratch) >= UNITS {
-            // Wide vectors that are computed; nothing of them is followed.
-            self.scratch = SCRATCH;
-        }
-        self.op(Op::Clear {
-            to: unit,
-            mask: 0xff,
-        });
-        unit
-    }
-
-    /// `len` bytes of what a transfer writes, from its byte `offset` on, to a unit.
-    fn value(&mut self, i: &Instruction, t: &Transfer, offset: u16, len: u8, to: u16, to_at: u8) {
-        let mask = bits(u16::from(to_at), u16::from(len));
-        if t.from.is_empty() {
-            return self.op(Op::Clear { to, mask });
-        }
-        let copy = t
-            .copied(offset, u16::from(len))
-            .filter(|_| i.mnemonic() != Mnemonic::Not);
-        if let Some(place) = copy {
-            self.copy(place, to, to_at, len);
-            if matches!(i.mnemonic(), Mnemonic::And | Mnemonic::Or) {
-                // Some of the bits are known now.
-                self.op(Op::Mix {
-                    to,
-                    mask,
-                    mix: Mix::Never,
-                    sources: Box::new([]),
-                });
-            }
-            return;
-        }
-        self.computed(i, t, offset, len, to, mask);
-    }
-
-    fn copy(&mut self, place: Place, to: u16, to_at: u8, len: u8) {
-        match place {
-            Place::Register(r) => {
-                let (from, from_at) = (r.at / 8, (r.at % 8) as u8);
-                if len == 8 && from_at == 0 && to_at == 0 {
-                    return self.op(Op::Copy { to, from });
-                }
-                if from_at + len <= 8 {
-                    return self.op(Op::Part {
-                        to,
-                        to_at,
-                        from,
-                        from_at,
-                        len,
-                    });
-                }
-            }
-            Place::Memory { access, at, .. } => {
-                let spot = self.spot + u16::from(access);
-                return self.op(Op::Load {
-                    to,
-                    to_at,
-                    spot,
-                    at: at as u8,
-                    len,
-                });
-            }
-            Place::Whole(_) => {}
-        }
-        let mask = bits(u16::from(to_at), u16::from(len));
-        self.op(Op::Clear { to, mask });
-    }
-
-    fn computed(&mut self, i: &Instruction, t: &Transfer, offset: u16, len: u8, to: u16, mask: u8) {
-        let general = matches!(t.to, Place::Memory { .. })
-            || matches!(t.to, Place::Register(r) if r.general_number().is_some());
-        let whole = general && len == 8 && mask == 0xff;
-        let mut kept = false;
-        if whole && self.trackers.blocks {
-            kept = self.arithmetic(i, t, to);
-        }
-        if self.trackers.unwritten && (general || mask_is_flags(t)) {
-            let mix = mix_of(i);
-            if mix == Mix::Never {
-                if !kept {
-                    self.op(Op::Clear { to, mask });
-                }
-                return;
-            }
-            let list = self.sources(t, offset, len);
-            self.op(Op::Mix {
-                to,
-                mask,
-                mix,
-                sources: list.into(),
-            });
-            if !kept && general {
-                // Mixing leaves alone where it came from.
-                self.op(Op::Arith {
-                    to,
-                    a: NO_UNIT,
-                    b: NO_UNIT,
-                    kind: Arith::Scale,
-                });
-            }
-        } else if !kept {
-            self.op(Op::Clear { to, mask });
-        }
-    }
-
-    /// Where the sum or difference of eight bytes came from; false if nothing is known of that.
-    fn arithmetic(&mut self, i: &Instruction, t: &Transfer, to: u16) -> bool {
-        use Mnemonic as M;
-        let registers = |n: u32| {
-            (i.op_kind(n) == OpKind::Register)
-                .then(|| gpr(i.op_register(n)))
-                .flatten()
-        };
-        if i.mnemonic() == M::Lea {
-            let base = gpr(i.memory_base()).unwrap_or(NO_UNIT);
-            let index = gpr(i.memory_index()).unwrap_or(NO_UNIT);
-            if i.memory_index_scale() == 1 || index == NO_UNIT {
-                self.op(Op::Arith {
-                    to,
-                    a: base,
-                    b: index,
-                    kind: Arith::Add,
-                });
-            } else {
-                let scaled = self.scratch();
-                self.op(Op::Arith {
-                    to: scaled,
-                    a: index,
-                    b: NO_UNIT,
-                    kind: Arith::Scale,
-                });
-                self.op(Op::Arith {
-                    to,
-                    a: base,
-                    b: scaled,
-                    kind: Arith::Add,
-                });
-            }
-            return true;
-        }
-        let immediate =
-            i.op_count() > 1 && !matches!(i.op_kind(1), OpKind::Register | OpKind::Memory);
-        // The first operand: a register, or memory that has to be fetched.
-        let operand = |maker: &mut Self, n: u32| match registers(n) {
-            Some(unit) => Some(unit),
-            None if i.op_kind(n) == OpKind::Memory => {
-                let access = t.from.iter().find_map(|s| match s.place {
-                    Place::Memory { access, .. } => Some(access),
-                    _ => None,
-                })?;
-                let unit = maker.scratch();
-                let spot = maker.spot + u16::from(access);
-                maker.op(Op::Load {
-                    to: unit,
-                    to_at: 0,
-                    spot,
-                    at: 0,
-                    len: 8,
-                });
-                Some(unit)
-            }
-            None => None,
-        };
-        let kind = match i.mnemonic() {
-            M::Add if i.op_count() == 2 => Arith::Add,
-            M::Sub if i.op_count() == 2 => Arith::Sub,
-            M::Inc | M::Dec => Arith::Add,
-            M::Neg | M::Not => Arith::Negate,
-            M::Shl | M::Sar | M::Shr | M::Imul => Arith::Scale,
-            _ => return false,
-        };
-        let Some(a) = operand(self, 0) else {
-            return false;
-        };
-        let two = matches!(i.mnemonic(), M::Add | M::Sub) && !immediate;
-        let b = if two {
-            operand(self, 1).unwrap_or(NO_UNIT)
-        } else {
-            NO_UNIT
-        };
-        self.op(Op::Arith { to, a, b, kind });
-        true
-    }
-
-    /// All that bytes of an outcome depend on.
-    fn sources(&self, t: &Transfer, offset: u16, len: u8) -> Vec<Source> {
-        let mut out: Vec<Source> = Vec::new();
-        let lane = t.lane.max(1);
-        let mut at = offset;
-        while at < offset + u16::from(len) {
-            for place in t.sources(at) {
-                match place {
-                    Place::Register(r) => {
-                        for (unit, at, len, _) in units(r) {
-                            let mask = bits(u16::from(at), u16::from(len));
-                            let old = out.iter_mut().find_map(|s| match s {
-                                Source::Unit(u, m) if *u == unit => Some(m),
-                                _ => None,
-                            });
-                            match old {
-                                Some(m) => *m |= mask,
-                                None => out.push(Source::Unit(unit, mask)),
-                            }
-                        }
-                    }
-                    Place::Memory { access, at, len } if len <= 8 => {
-                        let spot = self.spot + u16::from(access);
-                        let (at, len) = (at as u8, len as u8);
-                        let same = |s: &Source| matches!(s, Source::Memory { spot: x, at: y, .. } if *x == spot && *y == at);
-                        if !out.iter().any(same) {
-                            out.push(Source::Memory { spot, at, len });
-                        }
-                    }
-                    _ => {}
-                }
-            }
-            if t.lane == 0 {
-                break;
-            }
-            at += lane;
-        }
-        out
-    }
-
-    fn conditional(&mut self, i: &Instruction, step: &Step) -> bool {
-        let Some(condition) = step.condition else {
-            return false;
-        };
-        let Some(to) = gpr(i.op0_register()) else {
-            return false;
-        };
-        let wide = i.op0_register().is_gpr64();
-        let from = match gpr(i.op1_register()) {
-            Some(unit) if i.op1_kind() == OpKind::Register => unit,
-            _ => {
-                let unit = self.scratch();
-                let len = i.op0_register().size() as u8;
-                self.op(Op::Load {
-                    to: unit,
-                    to_at: 0,
-                    spot: self.spot,
-                    at: 0,
-                    len,
-                });
-                unit
-            }
-        };
-        self.op(Op::Move {
-            to,
-            from,
-            condition,
-            wide,
-        });
-        true
-    }
-
-    /// String instructions, whose accesses have a size only when they happen.
-    fn strings(&mut self, i: &Instruction, step: &Step) -> bool {
-        let repeated = |s: &Spot| matches!(s.access.size, Size::Repeat { .. });
-        if !step.spots.iter().any(repeated) {
-            return false;
-        }
-        let write = step.spots.iter().position(|s| s.access.writes);
-        let read = step
-            .spots
-            .iter()
-            .position(|s| s.access.reads && !s.access.writes);
-        let moves = matches!(
-            i.mnemonic(),
-            Mnemonic::Movsb | Mnemonic::Movsw | Mnemonic::Movsd | Mnemonic::Movsq
-        );
-        match (write, read) {
-            (Some(to), Some(from)) if moves => self.op(Op::CopyMemory {
-                to: self.spot + to as u16,
-                from: self.spot + from as u16,
-            }),
-            (Some(to), _) => self.op(Op::Overwrite {
-                spot: self.spot + to as u16,
-            }),
-            _ => {}
-        }
-        // rsi, rdi and rcx move on; where the pointers came from stays.
-        true
-    }
-}
-
-fn mask_is_flags(t: &Transfer) -> bool {
-    matches!(t.to, Place::Register(r) if r.at / 8 == FLAGS)
-}
-
-fn mix_of(i: &Instruction) -> Mix {
-    use Mnemonic as M;
-    match i.mnemonic() {
-        M::Add
-        | M::Sub
-        | M::Inc
-        | M::Dec
-        | M::Neg
-        | M::Cmp
-        | M::Lea
-        | M::Imul
-        | M::Movsx
-        | M::Movsxd
-        | M::Cdqe
-        | M::Cwde
-        | M::Cbw
-        | M::Not
-        | M::Xor => Mix::Any,
-        // One with itself decides whether it is zero.
-        M::Test | M::And | M::Or
-            if i.op0_kind() == OpKind::Register
-                && i.op1_kind() == OpKind::Register
-                && i.op0_register() == i.op1_register() =>
-        {
-            Mix::Any
-        }
-        // Some bits of the outcome are known whatever the others are.
-        M::Test | M::And | M::Or | M::Shl | M::Shr | M::Sar => Mix::All,
-        _ if i.condition_code() != iced_x86::ConditionCode::None => Mix::Any,
-        _ => Mix::Never,
-    }
-}
-
-fn gpr(r: Register) -> Option<u16> {
-    r.is_gpr().then(|| r.full_register().number() as u16)
-}
-
-/// A bit for each of `len` bytes from `at` on.
-fn bits(at: u16, len: u16) -> u8 {
-    (((1u32 << len) - 1) << at) as u8
-}
-
-/// The units of a range of registers: unit, first byte in it, bytes, first byte in the range.
-fn units(r: RegRange) -> Vec<(u16, u8, u8, u16)> {
-    let mut out = Vec::new();
-    let mut at = r.at;
-    while at < r.end() {
-        let n = (8 - at % 8).min(r.end() - at);
-        out.push((at / 8, (at % 8) as u8, n as u8, at - r.at));
-        at += n;
-    }
-    out
-}
-
-fn touches(a: Place, b: Place) -> bool {
-    match (a, b) {
-        (Place::Register(a), Place::Register(b)) => a.overlaps(b),
-        (Place::Register(_), _) | (_, Place::Register(_)) => false,
-        _ => true,
-    }
-}
-
-/// The unit that a part of an outcome is a copy of.
-fn copied_unit(t: &Transfer, offset: u16, len: u8) -> Option<u16> {
-    match t.copied(offset, u16::from(len))? {
-        Place::Register(r) if r.at % 8 == 0 => Some(r.at / 8),
-        _ => None,
+        sum
     }
 }

@@ -1,0 +1,310 @@
+//! `wherefore check` on small programs: each fault is found, and its repaired twin is clean.
+//!
+//! Every guest of `guests/rules` takes the right way if it is given an argument. So the twin is the same program,
+//! and what makes the difference is the fault alone. That the faults are faults is the word of valgrind, which is
+//! run beside us where it can see them.
+
+mod harness;
+
+use std::process::Command;
+
+use harness::Place;
+use serde_json::Value;
+
+fn source(guest: &str) -> String {
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../../guests/rules/");
+    std::fs::read_to_string(format!("{root}{guest}")).expect("a guest")
+}
+
+/// The line that is marked.
+#[track_caller]
+fn mark(guest: &str, name: &str) -> u64 {
+    let wanted = format!("// MARK: {name}");
+    let text = source(guest);
+    let found = text.lines().position(|l| l.ends_with(&wanted));
+    found.expect("a mark") as u64 + 1
+}
+
+#[track_caller]
+fn faults(p: &Place, args: &[&str]) -> Vec<Value> {
+    let r = p.say(args);
+    let at = r
+        .err
+        .find("{\n")
+        .unwrap_or_else(|| panic!("no report: {}", r.err));
+    let report: Value =
+        serde_json::from_str(&r.err[at..]).unwrap_or_else(|e| panic!("{e}: {}", r.err));
+    let list = report["faults"].as_array().expect("faults").clone();
+    r.exits(i32::from(!list.is_empty()));
+    list
+}
+
+/// Lines of the guest's own frames on a stack, innermost first.
+fn own_lines(site: &Value) -> Vec<u64> {
+    let frames = site["stack"]["frames"].as_array().expect("frames");
+    let own = frames.iter().filter(|f| f["own"] == true);
+    own.filter_map(|f| f["line"].as_u64()).collect()
+}
+
+fn chain_lines(chain: &Value) -> Vec<u64> {
+    let hops = chain["hops"].as_array().expect("hops");
+    hops.iter().filter_map(|h| h["line"].as_u64()).collect()
+}
+
+/// The rule finds the fault at its mark, at both levels of optimisation; the repaired run is clean.
+#[track_caller]
+fn check(guest: &str, rule: &str, valgrind: Option<&str>) -> Vec<Value> {
+    check_with(guest, rule, valgrind, &[])
+}
+
+#[track_caller]
+fn check_with(guest: &str, rule: &str, valgrind: Option<&str>, options: &[&str]) -> Vec<Value> {
+    let mut out = Vec::new();
+    for level in ["-O0", "-O2"] {
+        let p = Place::new();
+        let program = p.guest(&format!("rules/{guest}"), &[level]);
+        let program = program.to_str().expect("a path");
+        let mut args = vec!["check", "--json"];
+        args.extend(options);
+        args.extend(["--", program]);
+        let found = faults(&p, &args);
+        assert!(!found.is_empty(), "{guest} {level}: nothing was found");
+        assert_eq!(found[0]["rule"], rule, "{guest} {level}");
+        let site = match found[0]["leaks"].as_array().and_then(|l| l.first()) {
+            Some(leak) => &leak["allocated"],
+            None => &found[0]["at"],
+        };
+        assert_eq!(
+            own_lines(site).first(),
+            Some(&mark(guest, "fault")),
+            "{guest} {level}"
+        );
+        out.push(found[0].clone());
+
+        args.insert(1, "--all");
+        args.push("right");
+        let none = faults(&p, &args);
+        assert!(none.is_empty(), "{guest} {level}, repaired: {none:?}");
+        if let Some(words) = valgrind {
+            let said = |args: &[&str]| {
+                let out = Command::new("valgrind")
+                    .args(["--leak-check=full", program])
+                    .args(args)
+                    .output()
+                    .expect("these tests need valgrind");
+                String::from_utf8_lossy(&out.stderr).into_owned()
+            };
+            assert!(
+                said(&[]).contains(words),
+                "{guest} {level}: valgrind disagrees"
+            );
+            assert!(
+                !said(&["right"]).contains(words),
+                "{guest} {level}: valgrind disagrees"
+            );
+        }
+    }
+    out
+}
+
+#[test]
+fn double_free() {
+    for fault in check("double_free.c", "double_free", Some("Invalid free()")) {
+        // The second free's pointer went through the shallow copy, the first one's did not.
+        let chains = fault["chains"].as_array().expect("chains");
+        let cause = mark("double_free.c", "cause");
+        assert!(chain_lines(&chains[0]).contains(&cause), "{chains:?}");
+        assert!(!chain_lines(&chains[1]).contains(&cause), "{chains:?}");
+        assert!(fault["block"]["freed"]["step"].as_u64() < fault["step"].as_u64());
+    }
+}
+
+#[test]
+fn dangling() {
+    // The block was handed out again, so that an address alone says nothing: valgrind is silent.
+    for fault in check("dangling.c", "dangling_deref", None) {
+        assert!(chain_lines(&fault["chains"][0]).contains(&mark("dangling.c", "cause")));
+    }
+}
+
+#[test]
+fn overflow() {
+    for fault in check("overflow.c", "heap_overflow", Some("Invalid write")) {
+        assert_eq!(fault["block"]["relation"], "0 bytes past the end of");
+        assert_eq!(fault["block"]["size"], 44);
+    }
+}
+
+#[test]
+fn overflow_into_a_neighbour() {
+    check("neighbour.c", "heap_overflow", None);
+}
+
+#[test]
+fn overflow_of_a_string_function() {
+    let p = Place::new();
+    let program = p.guest("rules/strings.c", &["-O0"]);
+    let program = program.to_str().expect("a path");
+    let found = faults(&p, &["check", "--json", "--", program]);
+    assert_eq!(found[0]["rule"], "heap_overflow");
+    assert_eq!(own_lines(&found[0]["at"])[0], mark("strings.c", "fault"));
+    assert!(faults(&p, &["check", "--json", "--all", "--", program, "right"]).is_empty());
+}
+
+#[test]
+fn underflow() {
+    check("underflow.c", "heap_underflow", Some("Invalid read"));
+}
+
+#[test]
+fn null() {
+    for level in ["-O0", "-O2"] {
+        let p = Place::new();
+        let program = p.guest("rules/null.c", &[level]);
+        let program = program.to_str().expect("a path");
+        let found = faults(&p, &["check", "--json", "--", program]);
+        assert_eq!(found[0]["rule"], "null_deref", "{level}");
+        assert_eq!(
+            own_lines(&found[0]["at"])[0],
+            mark("null.c", "fault"),
+            "{level}"
+        );
+        assert_eq!(found[0]["chains"][0]["origin"], "the constant 0", "{level}");
+        assert!(faults(&p, &["check", "--json", "--all", "--", program, "right"]).is_empty());
+    }
+}
+
+#[test]
+fn uninitialised() {
+    const SAID: Option<&str> = Some("depends on uninitialised value");
+    check("uninitialised.c", "uninitialised_read", SAID);
+    check("uninitialised_local.c", "uninitialised_read", SAID);
+}
+
+#[test]
+fn frees_of_the_wrong_thing() {
+    check("unmatched_free.c", "unmatched_free", Some("Invalid free()"));
+    check("stack_free.c", "stack_free", Some("Invalid free()"));
+    check("realloc.c", "invalid_realloc", Some("Invalid"));
+}
+
+#[test]
+fn mismatched() {
+    let p = Place::new();
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../../guests");
+    let (file, program) = (format!("{root}/rules/mismatched.cpp"), p.path("mismatched"));
+    let status = Command::new("g++")
+        .args(["-g", "-w", "-O0", "-I", root, "-o"])
+        .arg(&program)
+        .arg(&file)
+        .status()
+        .expect("these tests need g++");
+    assert!(status.success());
+    let program = program.to_str().expect("a path");
+    let found = faults(&p, &["check", "--json", "--", program]);
+    assert_eq!(found[0]["rule"], "mismatched_free");
+    assert_eq!(
+        own_lines(&found[0]["at"])[0],
+        mark("mismatched.cpp", "fault")
+    );
+    assert!(faults(&p, &["check", "--json", "--all", "--", program, "right"]).is_empty());
+}
+
+#[test]
+fn leak() {
+    let found = check(
+        "leak.c",
+        "definite_leak",
+        Some("definitely lost: 80 bytes in 2 blocks"),
+    );
+    for fault in found {
+        assert_eq!(fault["leaks"][0]["bytes"], 80);
+        assert_eq!(fault["leaks"][0]["blocks"], 2);
+    }
+}
+
+#[test]
+fn overlap() {
+    check_with(
+        "overlap.c",
+        "overlapping_copy",
+        None,
+        &["--only", "overlapping_copy"],
+    );
+}
+
+#[test]
+fn allocators_that_are_declared() {
+    let p = Place::new();
+    let rules = p.path("pool.rules");
+    std::fs::write(&rules, "allocator pool_take(size) / pool_give(ptr)\n").expect("a file");
+    let program = p.guest("rules/allocator.c", &["-O0"]);
+    let (rules, program) = (
+        rules.to_str().expect("a path"),
+        program.to_str().expect("a path"),
+    );
+    let args = ["check", "--json", "--rules", rules, "--", program];
+    let found = faults(&p, &args);
+    assert_eq!(found[0]["rule"], "heap_overflow");
+    assert_eq!(own_lines(&found[0]["at"])[0], mark("allocator.c", "fault"));
+    // Without the declaration there is nothing to overflow.
+    assert!(faults(&p, &["check", "--json", "--", program]).is_empty());
+    let mut right = args.to_vec();
+    right.push("right");
+    assert!(faults(&p, &right).is_empty());
+}
+
+#[test]
+fn rules_of_the_users_own() {
+    let p = Place::new();
+    let rules = p.path("my.rules");
+    let text = "[big] detect <Trace; malloc n bid>: n > 1000\n\
+                [seven] detect <Trace; call atoi text>: Value(text) & 0xff == 0x37\n";
+    std::fs::write(&rules, text).expect("a file");
+    let rules = rules.to_str().expect("a path");
+    let program = p.build(
+        "own",
+        "#include <stdlib.h>\nint main(int c, char **v) { return c > 1 ? atoi(v[1]) - atoi(v[1]) : 0; }",
+        &["-O0", "-fno-builtin"],
+    );
+    let program = program.to_str().expect("a path");
+    let check = |names: &str, word: &str| {
+        faults(
+            &p,
+            &[
+                "check", "--json", "--rules", rules, "--only", names, "--", program, word,
+            ],
+        )
+    };
+    let found = check("seven,big", "75");
+    assert_eq!(found.len(), 1);
+    assert_eq!(found[0]["rule"], "seven");
+    assert!(check("seven", "57").is_empty());
+}
+
+#[test]
+fn a_broken_file_gets_all_its_errors_at_once() {
+    let p = Place::new();
+    let rules = p.path("bad.rules");
+    let text = "define Alocated(r) = exists event(_, malloc, _, bid) in Trace suchthat (bid == Bid(r))\n\
+                [one] detect <Trace; fre r>: Alocated(r)\n\
+                [two] detect <Trace; free r>: Allocated(r)\n\
+                [three] detect <Trace; free r>: r == Bid(r) : VPC(q)\n";
+    std::fs::write(&rules, text).expect("a file");
+    let path = rules.to_str().expect("a path");
+    let r = p.say(&["rules", "--check", path]);
+    r.exits(2);
+    r.says("`fre` is no detection point")
+        .says("did you mean `free`?");
+    r.says("there is no predicate `Allocated`")
+        .says("did you mean `Alocated`?");
+    r.says("a number or pointer cannot be compared with a block");
+    let r = p.say(&["check", "--rules", path, "--", "/bin/true"]);
+    r.exits(2).says("cannot use the rules in");
+    p.say(&["check", "--only", "nothing", "--", "/bin/true"])
+        .exits(2)
+        .says("there is no rule `nothing`");
+    p.say(&["check", "--rules", "/nowhere", "--", "/bin/true"])
+        .exits(2)
+        .says("cannot read the rules");
+}

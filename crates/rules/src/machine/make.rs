@@ -1,0 +1,764 @@
+//! Transfer functions made: from what the instructions of a superblock do to operations on the shadow.
+
+use flow::Step;
+use iced_x86::{Decoder, DecoderOptions, Instruction, Mnemonic, OpKind, Register};
+use image::effects::{self, Control, Place, RegRange, Size, Transfer};
+use rustc_hash::FxHashMap;
+use tape::{Code, Known, Term, What};
+
+use super::RED_ZONE;
+use super::plan::*;
+use flow::Spot;
+
+struct Maker<'a> {
+    plan: Plan,
+    trackers: Trackers,
+    entries: &'a FxHashMap<u64, u16>,
+    i: u8,
+    /// First spot of the instruction at hand.
+    spot: u16,
+    scratch: u16,
+    judged: bool,
+    /// The last operation on flags that nobody has looked at yet, and which flags.
+    pending: Option<(usize, u8)>,
+    dead: Vec<usize>,
+}
+
+impl Plan {
+    /// `judged` says of an address whether decisions there are held against the program.
+    pub(crate) fn of(
+        code: &Code,
+        trackers: Trackers,
+        entries: &FxHashMap<u64, u16>,
+        judged: impl Fn(u64) -> bool,
+    ) -> Plan {
+        let mut maker = Maker {
+            plan: Plan::default(),
+            trackers,
+            entries,
+            i: 0,
+            spot: 0,
+            scratch: SCRATCH,
+            judged: false,
+            pending: None,
+            dead: Vec::new(),
+        };
+        for (i, insn) in code.insns.iter().enumerate() {
+            let known: Vec<Known> = code
+                .known
+                .iter()
+                .filter(|k| k.insn as usize == i)
+                .copied()
+                .collect();
+            maker.plan.first.push(maker.plan.ops.len() as u32);
+            maker.plan.pcs.push(insn.pc);
+            maker.i = i as u8;
+            maker.judged = trackers.unwritten && judged(insn.pc);
+            maker.instruction(insn, &known);
+        }
+        maker.plan.first.push(maker.plan.ops.len() as u32);
+        maker.bury();
+        maker.plan
+    }
+}
+
+impl Maker<'_> {
+    /// Adds an operation, or makes it part of the one before.
+    fn op(&mut self, op: Op) {
+        let same = |i: u8| i == self.i;
+        match (&op, self.plan.ops.last_mut()) {
+            (
+                Op::Clear { to, mask },
+                Some((
+                    i,
+                    Op::Clear {
+                        to: last,
+                        mask: known,
+                    },
+                )),
+            ) if same(*i) && to == last => {
+                *known |= mask;
+                return;
+            }
+            (
+                Op::Clear { to, mask: 0xf0 },
+                Some((
+                    i,
+                    Op::Load {
+                        to: last,
+                        to_at: 0,
+                        len: 4,
+                        whole,
+                        ..
+                    }
+                    | Op::Part {
+                        to: last,
+                        to_at: 0,
+                        len: 4,
+                        whole,
+                        ..
+                    },
+                )),
+            ) if same(*i) && to == last => {
+                *whole = true;
+                return;
+            }
+            (
+                Op::Mix {
+                    to: FLAGS,
+                    mask,
+                    mix,
+                    ..
+                },
+                Some((
+                    i,
+                    Op::Mix {
+                        to: FLAGS,
+                        mask: known,
+                        mix: last,
+                        ..
+                    },
+                )),
+            ) if same(*i) && mix == last => {
+                *known |= mask;
+                return;
+            }
+            _ => {}
+        }
+        self.plan.ops.push((self.i, op));
+    }
+
+    /// Removes what is of no interest.
+    fn bury(&mut self) {
+        let dead = &self.dead;
+        let mut n = 0;
+        self.plan.ops.retain(|_| {
+            n += 1;
+            dead.binary_search(&(n - 1)).is_err()
+        });
+        for first in &mut self.plan.first {
+            *first -= dead.partition_point(|d| *d < *first as usize) as u32;
+        }
+    }
+
+    /// Flags that nothing looks at before they are set again are of no interest.
+    fn flags(&mut self, step: &Step) {
+        let reads = step.effects.registers_read();
+        if step.may_branch
+            || step.condition.is_some()
+            || reads.iter().any(|r| effects::FLAGS.overlaps(*r))
+        {
+            self.pending = None;
+        }
+        let Some((
+            i,
+            Op::Mix {
+                to: FLAGS, mask, ..
+            },
+        )) = self.plan.ops.last()
+        else {
+            return;
+        };
+        if *i != self.i {
+            return;
+        }
+        let (n, mask) = (self.plan.ops.len() - 1, *mask);
+        if let Some((last, known)) = self.pending
+            && known & !mask == 0
+        {
+            self.dead.push(last);
+        }
+        self.pending = Some((n, mask));
+    }
+
+    fn instruction(&mut self, insn: &tape::Insn, known: &[Known]) {
+        let before = |r: u8| {
+            known
+                .iter()
+                .find(|k| k.what == What::Before(r))
+                .map(|k| k.term)
+        };
+        if let Some(&function) = self.entries.get(&insn.pc)
+            && let Some(slot) = before(4)
+        {
+            let none = Term {
+                slot: tape::slot::ZERO,
+                offset: 0,
+            };
+            let arguments = [7, 6, 2, 1, 8, 9].map(|r| before(r).unwrap_or(none));
+            self.op(Op::Enter(Box::new(Entry {
+                function,
+                arguments,
+                slot,
+            })));
+        }
+        let mut decoder = Decoder::with_ip(64, insn.code(), insn.pc, DecoderOptions::NONE);
+        let decoded = decoder.decode();
+        let step = Step::of(insn, known);
+        self.spot = self.plan.spots.len() as u16;
+        self.plan.spots.extend(step.spots.iter().copied());
+        let addresses = step.spots.iter().map(Address::of);
+        self.plan.addresses.extend(addresses);
+        self.scratch = SCRATCH;
+        if self.trackers.blocks || self.trackers.unwritten {
+            self.checks(&step);
+            self.decision(&step);
+            self.grow(&decoded, before(4));
+            self.called(&step, before(4));
+            self.transfers(&decoded, &step);
+            self.flags(&step);
+        }
+        if step.returns
+            && let (Some(slot), Some(result)) = (before(4), before(0))
+        {
+            self.op(Op::Return { slot, result });
+        }
+    }
+
+    fn checks(&mut self, step: &Step) {
+        for (n, spot) in step.spots.iter().enumerate() {
+            let a = &spot.access.address;
+            let unit = |r: Option<u8>| r.map_or(NO_UNIT, u16::from);
+            let (base, index) = (unit(a.base), unit(a.index));
+            // The stack pointer points to the stack.
+            if index == NO_UNIT && (base == RSP || base == NO_UNIT) {
+                continue;
+            }
+            // An index counts elements; it is no pointer.
+            if a.scale != 1 && base == NO_UNIT && !self.judged {
+                continue;
+            }
+            let spot = self.spot + n as u16;
+            let bytes = a.scale == 1;
+            self.op(Op::Check {
+                spot,
+                base,
+                index,
+                bytes,
+            });
+        }
+    }
+
+    fn decision(&mut self, step: &Step) {
+        if !self.judged || !step.may_branch {
+            return;
+        }
+        let mut mask = 0;
+        for place in &step.effects.decided_by {
+            if let Place::Register(r) = place
+                && r.at / 8 == FLAGS
+            {
+                mask |= bits(r.at % 8, r.len);
+            }
+        }
+        if mask != 0 {
+            self.op(Op::Decide { mask });
+        }
+    }
+
+    /// What lies below the return address is the callee's, and nothing yet.
+    fn called(&mut self, step: &Step, rsp: Option<Term>) {
+        let calls = matches!(
+            step.effects.control,
+            Control::Call(_) | Control::IndirectCall
+        );
+        if let (true, Some(rsp)) = (calls && self.trackers.unwritten, rsp) {
+            let from = Term {
+                slot: rsp.slot,
+                offset: rsp.offset - 8 + RED_ZONE as i64,
+            };
+            self.op(Op::Grow {
+                from,
+                by: RED_ZONE as u32,
+            });
+        }
+    }
+
+    /// `sub rsp, n` and its like.
+    fn grow(&mut self, i: &Instruction, from: Option<Term>) {
+        let Some(from) = from.filter(|_| self.trackers.unwritten) else {
+            return;
+        };
+        if i.op_count() < 2 || i.op0_kind() != OpKind::Register || i.op0_register() != Register::RSP
+        {
+            return;
+        }
+        let constant = i.try_immediate(1).map(|n| n as i64);
+        let by = match (i.mnemonic(), constant) {
+            (Mnemonic::Sub, Ok(n)) => n,
+            (Mnemonic::Add, Ok(n)) => n.wrapping_neg(),
+            (Mnemonic::Lea, _)
+                if i.memory_base() == Register::RSP && i.memory_index() == Register::None =>
+            {
+                (i.memory_displacement64() as i64).wrapping_neg()
+            }
+            _ => return,
+        };
+        if (1..1 << 20).contains(&by) {
+            self.op(Op::Grow {
+                from,
+                by: by as u32,
+            });
+        }
+    }
+
+    fn transfers(&mut self, i: &Instruction, step: &Step) {
+        if self.strings(i, step) || self.conditional(i, step) {
+            return;
+        }
+        let list: Vec<&Transfer> = step
+            .effects
+            .transfers
+            .iter()
+            .filter(|t| !matches!(t.to, Place::Register(r) if r.at / 8 == RSP))
+            .filter(|t| self.judged || !mask_is_flags(t))
+            .collect();
+        // Something is read after something was written: through scratch units then.
+        let conflict = list.len() > 1
+            && list.iter().enumerate().any(|(n, t)| {
+                list[..n]
+                    .iter()
+                    .any(|earlier| t.from.iter().any(|s| touches(earlier.to, s.place)))
+            });
+        let mut late = Vec::new();
+        for t in list {
+            match t.to {
+                Place::Register(r) => {
+                    for (unit, at, len, offset) in units(r) {
+                        let to = if conflict { self.scratch() } else { unit };
+                        let to_at = if conflict { 0 } else { at };
+                        self.value(i, t, offset, len, to, to_at);
+                        if conflict {
+                            late.push(Op::Part {
+                                to: unit,
+                                to_at: at,
+                                from: to,
+                                from_at: 0,
+                                len,
+                                whole: false,
+                            });
+                        }
+                    }
+                }
+                Place::Memory { access, at, len } => {
+                    let spot = self.spot + u16::from(access);
+                    let mut offset = 0;
+                    while offset < len {
+                        let n = (len - offset).min(8) as u8;
+                        let at = (at + offset) as u8;
+                        let unit = if t.from.is_empty() {
+                            Some(ZERO)
+                        } else {
+                            copied_unit(t, offset, n).filter(|_| !conflict)
+                        };
+                        if let Some(unit) = unit {
+                            self.op(Op::Store {
+                                from: unit,
+                                spot,
+                                at,
+                                len: n,
+                            });
+                        } else {
+                            let to = self.scratch();
+                            self.value(i, t, offset, n, to, 0);
+                            late.push(Op::Store {
+                                from: to,
+                                spot,
+                                at,
+                                len: n,
+                            });
+                        }
+                        offset += u16::from(n);
+                    }
+                }
+                Place::Whole(access) => {
+                    let spot = self.spot + u16::from(access);
+                    if self.plan.spots[spot as usize].access.writes {
+                        self.op(Op::Overwrite { spot });
+                    }
+                }
+            }
+        }
+        for op in late {
+            self.op(op);
+        }
+    }
+
+    fn scratch(&mut self) -> u16 {
+        let unit = self.scratch;
+        self.scratch += 1;
+        if usize::from(self.scratch) >= UNITS {
+            // Wide vectors that are computed; nothing of them is followed.
+            self.scratch = SCRATCH;
+        }
+        self.op(Op::Clear {
+            to: unit,
+            mask: 0xff,
+        });
+        unit
+    }
+
+    /// `len` bytes of what a transfer writes, from its byte `offset` on, to a unit.
+    fn value(&mut self, i: &Instruction, t: &Transfer, offset: u16, len: u8, to: u16, to_at: u8) {
+        let mask = bits(u16::from(to_at), u16::from(len));
+        if t.from.is_empty() {
+            return self.op(Op::Clear { to, mask });
+        }
+        let copy = t
+            .copied(offset, u16::from(len))
+            .filter(|_| i.mnemonic() != Mnemonic::Not);
+        if let Some(place) = copy {
+            self.copy(place, to, to_at, len);
+            if matches!(i.mnemonic(), Mnemonic::And | Mnemonic::Or) {
+                // Some of the bits are known now.
+                self.op(Op::Mix {
+                    to,
+                    mask,
+                    mix: Mix::Never,
+                    sources: Box::new([]),
+                });
+            }
+            return;
+        }
+        self.computed(i, t, offset, len, to, mask);
+    }
+
+    fn copy(&mut self, place: Place, to: u16, to_at: u8, len: u8) {
+        match place {
+            Place::Register(r) => {
+                let (from, from_at) = (r.at / 8, (r.at % 8) as u8);
+                if len == 8 && from_at == 0 && to_at == 0 {
+                    return self.op(Op::Copy { to, from });
+                }
+                if from_at + len <= 8 {
+                    return self.op(Op::Part {
+                        to,
+                        to_at,
+                        from,
+                        from_at,
+                        len,
+                        whole: false,
+                    });
+                }
+            }
+            Place::Memory { access, at, .. } => {
+                let spot = self.spot + u16::from(access);
+                return self.op(Op::Load {
+                    to,
+                    to_at,
+                    spot,
+                    at: at as u8,
+                    len,
+                    whole: false,
+                });
+            }
+            Place::Whole(_) => {}
+        }
+        let mask = bits(u16::from(to_at), u16::from(len));
+        self.op(Op::Clear { to, mask });
+    }
+
+    fn computed(&mut self, i: &Instruction, t: &Transfer, offset: u16, len: u8, to: u16, mask: u8) {
+        let general = matches!(t.to, Place::Memory { .. })
+            || matches!(t.to, Place::Register(r) if r.general_number().is_some());
+        let whole = general && len == 8 && mask == 0xff;
+        let mut kept = false;
+        if whole && self.trackers.blocks {
+            kept = self.arithmetic(i, t, to);
+        }
+        if self.trackers.unwritten && (general || mask_is_flags(t)) {
+            // What a library computes counts as known.
+            let mix = if self.judged { mix_of(i) } else { Mix::Never };
+            if mix == Mix::Never {
+                if kept {
+                    let sources = Box::new([]);
+                    self.op(Op::Mix {
+                        to,
+                        mask,
+                        mix,
+                        sources,
+                    });
+                } else {
+                    self.op(Op::Clear { to, mask });
+                }
+                return;
+            }
+            let list = self.sources(t, offset, len);
+            self.op(Op::Mix {
+                to,
+                mask,
+                mix,
+                sources: list.into(),
+            });
+            if !kept && general {
+                // Mixing leaves alone where it came from.
+                self.op(Op::Arith {
+                    to,
+                    a: NO_UNIT,
+                    b: NO_UNIT,
+                    kind: Arith::Scale,
+                });
+            }
+        } else if !kept {
+            self.op(Op::Clear { to, mask });
+        }
+    }
+
+    /// Where the sum or difference of eight bytes came from; false if nothing is known of that.
+    fn arithmetic(&mut self, i: &Instruction, t: &Transfer, to: u16) -> bool {
+        use Mnemonic as M;
+        let registers = |n: u32| {
+            (i.op_kind(n) == OpKind::Register)
+                .then(|| gpr(i.op_register(n)))
+                .flatten()
+        };
+        if i.mnemonic() == M::Lea {
+            let base = gpr(i.memory_base()).unwrap_or(NO_UNIT);
+            let index = gpr(i.memory_index()).unwrap_or(NO_UNIT);
+            if i.memory_index_scale() == 1 || index == NO_UNIT {
+                self.op(Op::Arith {
+                    to,
+                    a: base,
+                    b: index,
+                    kind: Arith::Add,
+                });
+            } else {
+                let scaled = self.scratch();
+                self.op(Op::Arith {
+                    to: scaled,
+                    a: index,
+                    b: NO_UNIT,
+                    kind: Arith::Scale,
+                });
+                self.op(Op::Arith {
+                    to,
+                    a: base,
+                    b: scaled,
+                    kind: Arith::Add,
+                });
+            }
+            return true;
+        }
+        let immediate =
+            i.op_count() > 1 && !matches!(i.op_kind(1), OpKind::Register | OpKind::Memory);
+        // The first operand: a register, or memory that has to be fetched.
+        let operand = |maker: &mut Self, n: u32| match registers(n) {
+            Some(unit) => Some(unit),
+            None if i.op_kind(n) == OpKind::Memory => {
+                let access = t.from.iter().find_map(|s| match s.place {
+                    Place::Memory { access, .. } => Some(access),
+                    _ => None,
+                })?;
+                let unit = maker.scratch();
+                let spot = maker.spot + u16::from(access);
+                maker.op(Op::Load {
+                    to: unit,
+                    to_at: 0,
+                    spot,
+                    at: 0,
+                    len: 8,
+                    whole: false,
+                });
+                Some(unit)
+            }
+            None => None,
+        };
+        let kind = match i.mnemonic() {
+            M::Add if i.op_count() == 2 => Arith::Add,
+            M::Sub if i.op_count() == 2 => Arith::Sub,
+            M::Inc | M::Dec => Arith::Add,
+            M::Neg | M::Not => Arith::Negate,
+            M::Shl | M::Sar | M::Shr | M::Imul => Arith::Scale,
+            _ => return false,
+        };
+        let Some(a) = operand(self, 0) else {
+            return false;
+        };
+        let two = matches!(i.mnemonic(), M::Add | M::Sub) && !immediate;
+        let b = if two {
+            operand(self, 1).unwrap_or(NO_UNIT)
+        } else {
+            NO_UNIT
+        };
+        if to != a || b != NO_UNIT || kind != Arith::Add {
+            self.op(Op::Arith { to, a, b, kind });
+        }
+        true
+    }
+
+    /// All that bytes of an outcome depend on.
+    fn sources(&self, t: &Transfer, offset: u16, len: u8) -> Vec<Source> {
+        let mut out: Vec<Source> = Vec::new();
+        let lane = t.lane.max(1);
+        let mut at = offset;
+        while at < offset + u16::from(len) {
+            for place in t.sources(at) {
+                match place {
+                    Place::Register(r) => {
+                        for (unit, at, len, _) in units(r) {
+                            let mask = bits(u16::from(at), u16::from(len));
+                            let old = out.iter_mut().find_map(|s| match s {
+                                Source::Unit(u, m) if *u == unit => Some(m),
+                                _ => None,
+                            });
+                            match old {
+                                Some(m) => *m |= mask,
+                                None => out.push(Source::Unit(unit, mask)),
+                            }
+                        }
+                    }
+                    Place::Memory { access, at, len } if len <= 8 => {
+                        let spot = self.spot + u16::from(access);
+                        let (at, len) = (at as u8, len as u8);
+                        let same = |s: &Source| matches!(s, Source::Memory { spot: x, at: y, .. } if *x == spot && *y == at);
+                        if !out.iter().any(same) {
+                            out.push(Source::Memory { spot, at, len });
+                        }
+                    }
+                    _ => {}
+                }
+            }
+            if t.lane == 0 {
+                break;
+            }
+            at += lane;
+        }
+        out
+    }
+
+    fn conditional(&mut self, i: &Instruction, step: &Step) -> bool {
+        let Some(condition) = step.condition else {
+            return false;
+        };
+        let Some(to) = gpr(i.op0_register()) else {
+            return false;
+        };
+        let wide = i.op0_register().is_gpr64();
+        let from = match gpr(i.op1_register()) {
+            Some(unit) if i.op1_kind() == OpKind::Register => unit,
+            _ => {
+                let unit = self.scratch();
+                let len = i.op0_register().size() as u8;
+                self.op(Op::Load {
+                    to: unit,
+                    to_at: 0,
+                    spot: self.spot,
+                    at: 0,
+                    len,
+                    whole: false,
+                });
+                unit
+            }
+        };
+        self.op(Op::Move {
+            to,
+            from,
+            condition,
+            wide,
+        });
+        true
+    }
+
+    /// String instructions, whose accesses have a size only when they happen.
+    fn strings(&mut self, i: &Instruction, step: &Step) -> bool {
+        let repeated = |s: &Spot| matches!(s.access.size, Size::Repeat { .. });
+        if !step.spots.iter().any(repeated) {
+            return false;
+        }
+        let write = step.spots.iter().position(|s| s.access.writes);
+        let read = step
+            .spots
+            .iter()
+            .position(|s| s.access.reads && !s.access.writes);
+        let moves = matches!(
+            i.mnemonic(),
+            Mnemonic::Movsb | Mnemonic::Movsw | Mnemonic::Movsd | Mnemonic::Movsq
+        );
+        match (write, read) {
+            (Some(to), Some(from)) if moves => self.op(Op::CopyMemory {
+                to: self.spot + to as u16,
+                from: self.spot + from as u16,
+            }),
+            (Some(to), _) => self.op(Op::Overwrite {
+                spot: self.spot + to as u16,
+            }),
+            _ => {}
+        }
+        // rsi, rdi and rcx move on; where the pointers came from stays.
+        true
+    }
+}
+
+fn mask_is_flags(t: &Transfer) -> bool {
+    matches!(t.to, Place::Register(r) if r.at / 8 == FLAGS)
+}
+
+fn mix_of(i: &Instruction) -> Mix {
+    use Mnemonic as M;
+    match i.mnemonic() {
+        M::Add
+        | M::Sub
+        | M::Inc
+        | M::Dec
+        | M::Neg
+        | M::Cmp
+        | M::Lea
+        | M::Imul
+        | M::Movsx
+        | M::Movsxd
+        | M::Cdqe
+        | M::Cwde
+        | M::Cbw
+        | M::Not
+        | M::Xor => Mix::Any,
+        // One with itself decides whether it is zero.
+        M::Test | M::And | M::Or
+            if i.op0_kind() == OpKind::Register
+                && i.op1_kind() == OpKind::Register
+                && i.op0_register() == i.op1_register() =>
+        {
+            Mix::Any
+        }
+        // Some bits of the outcome are known whatever the others are.
+        M::Test | M::And | M::Or | M::Shl | M::Shr | M::Sar => Mix::All,
+        _ if i.condition_code() != iced_x86::ConditionCode::None => Mix::Any,
+        _ => Mix::Never,
+    }
+}
+
+fn gpr(r: Register) -> Option<u16> {
+    r.is_gpr().then(|| r.full_register().number() as u16)
+}
+
+/// A bit for each of `len` bytes from `at` on.
+fn bits(at: u16, len: u16) -> u8 {
+    (((1u32 << len) - 1) << at) as u8
+}
+
+/// The units of a range of registers: unit, first byte in it, bytes, first byte in the range.
+fn units(r: RegRange) -> Vec<(u16, u8, u8, u16)> {
+    let mut out = Vec::new();
+    let mut at = r.at;
+    while at < r.end() {
+        let n = (8 - at % 8).min(r.end() - at);
+        out.push((at / 8, (at % 8) as u8, n as u8, at - r.at));
+        at += n;
+    }
+    out
+}
+
+fn touches(a: Place, b: Place) -> bool {
+    match (a, b) {
+        (Place::Register(a), Place::Register(b)) => a.overlaps(b),
+        (Place::Register(_), _) | (_, Place::Register(_)) => false,
+        _ => true,
+    }
+}
+
+/// The unit that a part of an outcome is a copy of.
+fn copied_unit(t: &Transfer, offset: u16, len: u8) -> Option<u16> {
+    match t.copied(offset, u16::from(len))? {
+        Place::Register(r) if r.at % 8 == 0 => Some(r.at / 8),
+        _ => None,
+    }
+}
