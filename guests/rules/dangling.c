@@ -24,7 +24,7 @@ int main(int argc, char **argv)
     long *volatile other = malloc(4 * sizeof(long));
     memset(other, 0, 4 * sizeof(long));
     long sum = argc > 1 ? l.items[1] : *first; // MARK: fault
-    printf("%ld\n", sum == 77);
+    printf("%d\n", sum == 77);
     free(other);
     free(l.items);
     return 0;

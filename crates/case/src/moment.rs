@@ -4,6 +4,7 @@
 
 use std::collections::HashMap;
 use std::path::PathBuf;
+use std::rc::Rc;
 
 use image::{Memory, Program, Registers};
 
@@ -11,7 +12,7 @@ pub(crate) struct Moment<'a> {
     pub(crate) step: u64,
     pub(crate) regs: guest::UserRegs,
     pub(crate) mappings: &'a [guest::Mapping],
-    pub(crate) program: Program,
+    pub(crate) program: Rc<Program>,
     memory: Reader<'a>,
     stored: &'a HashMap<PathBuf, PathBuf>,
 }
@@ -44,11 +45,24 @@ impl<'a> Moment<'a> {
         stored: &'a HashMap<PathBuf, PathBuf>,
         read: Read<'a>,
     ) -> Self {
+        let program = Rc::new(program(mappings, stored));
+        Moment::of(step, regs, mappings, stored, read, program)
+    }
+
+    /// The same with a program that is known to be the one there.
+    pub(crate) fn of(
+        step: u64,
+        regs: guest::UserRegs,
+        mappings: &'a [guest::Mapping],
+        stored: &'a HashMap<PathBuf, PathBuf>,
+        read: Read<'a>,
+        program: Rc<Program>,
+    ) -> Self {
         Moment {
             step,
             regs,
             mappings,
-            program: program(mappings, stored),
+            program,
             memory: Reader(read),
             stored,
         }

@@ -4,7 +4,7 @@
 //! of what was asked before, so that the same guest with the same input and the same seed has the
 //! same schedule. There are four ways to answer:
 //!
-//! - evenly (seed 0): a fixed quantum, threads in the order of creation;
+//! - evenly (seed 0): turns of about the same length, threads in the order of creation;
 //! - drawn (any other seed): quanta and threads at random;
 //! - by an adversary, for finding failures that are rare: threads have random priorities, the
 //!   highest that can run does, and at few points the running one becomes the lowest. With d
@@ -21,6 +21,10 @@ use crate::threads::ThreadId;
 /// Steps in a row that a thread gets while others are waiting. Coming to a stop at an exact step
 /// costs as much as a million of them; this many take some milliseconds.
 const QUANTUM: u64 = 25_000_000;
+
+/// What a turn is longer than that at most: a loop whose length divides all turns would be stopped
+/// at the same place for ever, perhaps where it has the lock that another waits for.
+const UNEVEN: u64 = 1 << 16;
 
 /// Steps in a row that an adversary leaves to one thread: it may wait for another without a call.
 const PATIENCE: u64 = 25_000_000;
@@ -115,7 +119,7 @@ impl Policy {
             return line.step.max(step);
         }
         match &mut self.way {
-            Way::Evenly => step + QUANTUM,
+            Way::Evenly => step + QUANTUM + self.random.below(UNEVEN),
             Way::Drawn => step + self.random.magnitude(10, 21),
             Way::Adversary(a) => {
                 while a.points.front().is_some_and(|p| *p <= step) {

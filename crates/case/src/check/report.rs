@@ -111,16 +111,20 @@ fn is_about_blocks(rule: &Checked) -> bool {
 }
 
 fn goto(w: &mut Watched, step: u64) -> Result<(), Error> {
-    w.replay.goto(step).map(|_| ()).map_err(|e| w.wrong(e))
+    w.go_on()?;
+    w.replay.goto(step).map_err(|e| w.wrong(e))?;
+    w.go_on()
 }
 
 /// The guest taken to a step, and its stack there.
 fn site(w: &mut Watched, step: u64) -> Result<Site, Error> {
     goto(w, step)?;
     let mappings = w.replay.mappings().map_err(|e| w.wrong(e))?;
+    let program = w.program_there(&mappings);
     let replay = &w.replay;
     let read = |addr: u64, buf: &mut [u8]| replay.read(addr, buf);
-    let m = Moment::new(step, replay.regs(), &mappings, replay.names(), &read);
+    let names = replay.names();
+    let m = Moment::of(step, replay.regs(), &mappings, names, &read, program);
     let stack = frames::stack(&m, &m.registers(), None);
     let excerpt = frames::excerpt(&m, &stack);
     Ok(Site {
@@ -264,7 +268,10 @@ fn leaks(w: &mut Watched, culprits: &[BlockId]) -> Result<Vec<LeakedBlocks>, Err
     /// Stacks that are shown; each costs a visit.
     const MOST: usize = 200;
     let mut out: Vec<(Vec<u64>, LeakedBlocks)> = Vec::new();
-    for &id in culprits.iter().take(MOST) {
+    // In the order in which they were made, so that the way to the next is short.
+    let mut culprits: Vec<BlockId> = culprits.iter().copied().take(MOST).collect();
+    culprits.sort_unstable_by_key(|id| w.machine.heap.block(*id).born);
+    for id in culprits {
         let b = w.machine.heap.block(id).clone();
         let allocated = site(w, b.born)?;
         let pcs: Vec<u64> = allocated.stack.frames.iter().map(|f| f.pc).collect();

@@ -1,7 +1,7 @@
 //! One replay with the tape on and the abstract machine listening.
 
 use std::collections::HashMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -30,6 +30,10 @@ pub(crate) struct Watched {
     pub(crate) machine: Box<Machine>,
     pub(crate) program: Program,
     pub(crate) steps: u64,
+    /// Executable mappings, and what they say: of the moment that was looked at last.
+    there: Option<(Vec<(u64, PathBuf)>, Rc<Program>)>,
+    /// Somebody wants an end to it.
+    user: Arc<AtomicBool>,
 }
 
 /// Keeps the machine's view of the code up to date while modules are loaded.
@@ -143,7 +147,31 @@ impl Watched {
             machine,
             program,
             steps,
+            there: None,
+            user,
         })
+    }
+
+    /// An error if somebody wants an end to it.
+    pub(crate) fn go_on(&self) -> Result<(), Error> {
+        match self.user.load(Ordering::Relaxed) {
+            true => Err(Error::Interrupted),
+            false => Ok(()),
+        }
+    }
+
+    /// What is mapped where the guest stands.
+    pub(crate) fn program_there(&mut self, mappings: &[guest::Mapping]) -> Rc<Program> {
+        let code = mappings.iter().filter(|m| m.protection.execute);
+        let key: Vec<_> = code.map(|m| (m.start, m.name.clone())).collect();
+        match &self.there {
+            Some((known, program)) if *known == key => program.clone(),
+            _ => {
+                let program = Rc::new(moment::program(mappings, self.replay.names()));
+                self.there = Some((key, program.clone()));
+                program
+            }
+        }
     }
 
     pub(crate) fn wrong(&self, error: guest::Error) -> Error {

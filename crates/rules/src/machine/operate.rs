@@ -2,6 +2,9 @@
 
 use super::*;
 
+/// Bytes that one instruction may copy; what is said to be more is not believed.
+const LARGEST_COPY: u64 = 16 << 20;
+
 impl Machine {
     pub(super) fn record(&mut self, bytes: &[u8], shape: u32) -> usize {
         let (n, s) = &self.shapes[shape as usize];
@@ -188,7 +191,12 @@ impl Machine {
                             (cell.unwritten, ((1u16 << len) - 1) as u8)
                         }
                     };
-                    any |= bits != 0;
+                    // Compilers compare strings by the word, though they may end in it: there the
+                    // bytes that were written decide, and it cannot be told without values.
+                    any |= match *to == plan::FLAGS {
+                        true => bits != 0 && bits == wanted,
+                        false => bits != 0,
+                    };
                     all &= bits == wanted;
                 }
                 let bad = match mix {
@@ -217,7 +225,9 @@ impl Machine {
                 let mut list = Vec::new();
                 plan.spots[*from as usize].stretches(values, &mut list);
                 plan.spots[*to as usize].stretches(values, &mut list);
-                if let [(from, len), (to, _)] = list[..] {
+                if let [(from, len), (to, _)] = list[..]
+                    && len <= LARGEST_COPY
+                {
                     self.memory.copy(to, from, len);
                 }
             }
