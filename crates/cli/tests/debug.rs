@@ -578,7 +578,8 @@ fn ctrl_c_stops_a_guest_that_runs() {
     typed.types("reverse-stepi\nprint n >= 0\n");
     typed.waits_for("$1 = 1");
     typed.types("set confirm off\nquit\n");
-    assert!(harness::until("the end", || typed.child.try_wait().unwrap()).success());
+    let status = harness::until("the end", || typed.child.try_wait().unwrap());
+    assert!(status.success(), "{status}");
 }
 
 /// A command on a terminal of its own, which `script` provides.
@@ -644,6 +645,9 @@ impl Typed {
 
 impl Drop for Typed {
     fn drop(&mut self) {
+        if std::thread::panicking() {
+            println!("on the terminal:\n{}", self.seen.lock().unwrap());
+        }
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -21,6 +21,9 @@ pub(crate) struct Incoming {
     ready: VecDeque<u8>,
     running: Arc<AtomicBool>,
     interrupt: Arc<AtomicBool>,
+    /// Ctrl-C came when the guest did not run, or stopped for another reason. The debugger may go on
+    /// without a word to its user, so it is kept for the next run, as a signal would be.
+    kept: bool,
     closed: bool,
 }
 
@@ -56,6 +59,7 @@ impl Incoming {
             ready: VecDeque::new(),
             running,
             interrupt,
+            kept: false,
             closed: false,
         }
     }
@@ -85,14 +89,13 @@ impl Incoming {
         }
     }
 
-    pub(crate) fn running(&mut self, on: bool) {
-        self.running.store(on, Ordering::SeqCst);
-        if on {
-            // What came with the request to run.
-            self.poll();
-            if !self.ready.is_empty() || self.closed {
-                self.interrupt.store(true, Ordering::SeqCst);
-            }
+    pub(crate) fn running(&mut self) {
+        self.running.store(true, Ordering::SeqCst);
+        // What came with the request to run.
+        self.poll();
+        let kept = std::mem::take(&mut self.kept);
+        if kept || !self.ready.is_empty() || self.closed {
+            self.interrupt.store(true, Ordering::SeqCst);
         }
     }
 
@@ -101,11 +104,20 @@ impl Incoming {
         self.closed && self.ready.is_empty()
     }
 
-    /// A request to stop is answered by the report of any stop.
-    pub(crate) fn drop_interrupt(&mut self) {
+    /// The guest has stopped: what was said meanwhile is answered by that, or still to be answered.
+    pub(crate) fn stopped(&mut self, answered: bool) {
+        self.running.store(false, Ordering::SeqCst);
+        self.interrupt.store(false, Ordering::SeqCst);
+        self.poll();
         while self.ready.front() == Some(&CTRL_C) {
             self.ready.pop_front();
+            self.kept |= !answered;
         }
+    }
+
+    /// Ctrl-C, and nothing runs.
+    pub(crate) fn keep_interrupt(&mut self) {
+        self.kept = true;
     }
 }
 

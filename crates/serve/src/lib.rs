@@ -16,7 +16,6 @@ mod slices;
 mod target;
 
 use std::io::{Read, Write};
-use std::sync::atomic::Ordering;
 
 use gdbstub::common::Signal;
 use gdbstub::stub::state_machine::GdbStubStateMachine;
@@ -38,8 +37,7 @@ pub fn serve(
     writer: impl Write + 'static,
     over: &dyn Fn() -> bool,
 ) -> Result<(), String> {
-    let interrupt = session.interrupter();
-    let mut incoming = Incoming::new(reader, interrupt.clone());
+    let mut incoming = Incoming::new(reader, session.interrupter());
     let mut target = Served::new(session)?;
     let stub = GdbStubBuilder::new(Outgoing::new(Box::new(writer)))
         .packet_buffer_size(PACKET)
@@ -56,14 +54,12 @@ pub fn serve(
                 None => return Ok(()),
             },
             GdbStubStateMachine::Running(mut gdb) => {
-                incoming.running(true);
+                incoming.running();
                 let reason = target.run();
-                incoming.running(false);
-                interrupt.store(false, Ordering::SeqCst);
+                incoming.stopped(reason.as_ref().map_or(true, answers));
                 if incoming.closed() {
                     return Ok(());
                 }
-                incoming.drop_interrupt();
                 let reason = match reason {
                     Ok(reason) => reason,
                     Err(why) => {
@@ -76,6 +72,7 @@ pub fn serve(
                     .map_err(|e| wrong(&e))?
             }
             GdbStubStateMachine::CtrlCInterrupt(gdb) => {
+                incoming.keep_interrupt();
                 let none: Option<MultiThreadStopReason<u64>> = None;
                 gdb.interrupt_handled(&mut target, none)
                     .map_err(|e| wrong(&e))?
@@ -88,6 +85,16 @@ pub fn serve(
                 DisconnectReason::Disconnect | DisconnectReason::Kill => return Ok(()),
             },
         };
+    }
+}
+
+/// Whoever asked for a stop has got it with this one.
+fn answers(reason: &MultiThreadStopReason<u64>) -> bool {
+    use MultiThreadStopReason as R;
+    match reason {
+        R::SignalWithThread { signal, .. } => *signal == Signal::SIGINT,
+        R::Exited(_) | R::Terminated(_) | R::ReplayLog { .. } => true,
+        _ => false,
     }
 }
 

@@ -24,6 +24,9 @@ const STRIDE: u64 = 20_000_000;
 /// System calls around which modules appear: close, mmap, mprotect, munmap, execve.
 const LOADING: [u64; 5] = [3, 9, 10, 11, 59];
 
+/// Executable mappings: where, and of which file.
+type Modules = Vec<(u64, PathBuf)>;
+
 pub(crate) struct Watched {
     pub(crate) name: String,
     pub(crate) replay: Replay,
@@ -31,7 +34,7 @@ pub(crate) struct Watched {
     pub(crate) program: Program,
     pub(crate) steps: u64,
     /// Executable mappings, and what they say: of the moment that was looked at last.
-    there: Option<(Vec<(u64, PathBuf)>, Rc<Program>)>,
+    there: Option<(Modules, Rc<Program>)>,
     /// Somebody wants an end to it.
     user: Arc<AtomicBool>,
 }
@@ -47,7 +50,7 @@ struct Loader {
     /// Functions that were chosen.
     resolved: Vec<(u64, u16)>,
     /// The executable mappings as they were last looked at.
-    modules: Vec<(u64, std::path::PathBuf)>,
+    modules: Modules,
     stale: bool,
 }
 
