@@ -12,12 +12,11 @@ use image::Program;
 use image::effects::RegRange;
 
 use crate::Error;
-use crate::meta::{Ended, Meta};
 use crate::moment;
 use crate::point::Point;
 use crate::replay::Audience;
 use crate::slice::SourcePlace;
-use crate::store::Store;
+use crate::store::{Finished, Store};
 
 /// Steps between two words on the progress.
 const STRIDE: u64 = 50_000_000;
@@ -96,12 +95,7 @@ impl Traced {
         changes: &[(u64, Action)],
         until: Option<u64>,
     ) -> Result<Traced, Error> {
-        let name = store.resolve(recording)?;
-        let folder = store.path(&name);
-        let meta = Meta::read(&name, &folder)?;
-        if let Ended::Running { pid, .. } = meta.ended {
-            return Err(Error::Running { name, pid });
-        }
+        let Finished { name, folder, meta } = store.finished(recording)?;
         let wrong = |error| Error::Engine {
             name: name.clone(),
             error,

@@ -43,9 +43,6 @@ pub struct Spot {
     pub vector: Option<Term>,
 }
 
-/// More than a string instruction can have gone through: such an end is none.
-const LONGEST: u64 = 1 << 36;
-
 /// A summary of registers: a bit for each general and vector register, and a few for the rest.
 pub(crate) type Mask = u64;
 
@@ -111,9 +108,6 @@ impl Spot {
             Size::Repeat { element, .. } => {
                 let element = u64::from(element);
                 let after = self.after.map_or(at.wrapping_add(element), |t| v.get(t));
-                if after.abs_diff(at) > LONGEST {
-                    return false;
-                }
                 if after >= at {
                     out.push((at, after - at));
                 } else {

@@ -249,22 +249,11 @@ impl<'a, E: Edges> Slicer<'a, E> {
                 self.turn(item.thread);
                 self.event(view, view.event(n), item);
             }
-            What::Record {
-                at,
-                shape,
-                rsp,
-                rbp,
-                fs_base,
-                first_frame,
-            } => {
-                let plan = self.codes.plan(shape);
-                let executed = self.codes.way(shape).executed as usize;
-                let values = Values {
-                    record: view.values(at),
-                    rsp,
-                    rbp,
-                    fs_base,
-                };
+            What::Record(record) => {
+                let first_frame = record.first_frame;
+                let plan = self.codes.plan(record.shape);
+                let executed = self.codes.way(record.shape).executed as usize;
+                let values = view.values(&record);
                 let whole = item.step + executed as u64 <= self.criterion.step;
                 if !self.started {
                     let n = (self.criterion.step - item.step).min(executed as u64) as usize;
