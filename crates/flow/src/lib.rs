@@ -25,5 +25,5 @@ pub use roll::{Classes, Execution, Item, Record, Roll, Sizes, View, What};
 pub use saved::Damaged;
 pub use slice::Slicer;
 pub use terms::{
-    Controls, Criterion, Edge, Edges, Joined, Kind, Merged, Node, OUTSIDE, Options, Times,
+    Controls, Criterion, Edge, Edges, Joined, Kind, Merged, Node, OUTSIDE, Omission, Options, Times,
 };

@@ -225,6 +225,21 @@ impl Plan {
         self.writes & mask(r) != 0
     }
 
+    /// rbp before instruction `i` of a record, if the tape tells.
+    pub(crate) fn rbp_at(&self, i: usize, values: &Values<'_>) -> Option<u64> {
+        const RBP: u8 = 5;
+        for s in self.steps[..i].iter().rev() {
+            if s.writes >> RBP & 1 != 0 {
+                return None;
+            }
+            let based = |spot: &&Spot| spot.access.address.base == Some(RBP);
+            if let Some(base) = s.spots.iter().find(based).and_then(|s| s.base) {
+                return Some(values.get(base));
+            }
+        }
+        Some(values.rbp)
+    }
+
     /// The frame in which instruction `i` of a record is executed; `first` is the number of the first
     /// call in it.
     pub fn frame_at(&self, i: usize, frame: FrameId, first: u32) -> FrameId {
