@@ -20,7 +20,7 @@ use serde::Serialize;
 use crate::Error;
 use crate::frames;
 use crate::moment::Guest;
-use crate::point::Point;
+use crate::point::{Point, Window};
 use crate::replay::Audience;
 use crate::store::{RecordingName, Store};
 use crate::trace::Traced;
@@ -39,7 +39,7 @@ pub struct SliceRequest {
     /// Registers, addresses (`ADDR+LEN`) or global variables whose dependences are left out.
     pub prune: Vec<String>,
     /// Only what was executed from one step to another.
-    pub window: Option<(u64, u64)>,
+    pub window: Option<Window>,
     /// Show what happened inside of libraries.
     pub library: bool,
 }
@@ -465,7 +465,11 @@ fn options(traced: &Traced, request: &SliceRequest) -> Result<Options, Error> {
     let mut o = Options {
         data_only: request.data_only,
         relevant: request.relevant,
-        window: request.window,
+        window: request
+            .window
+            .as_ref()
+            .map(|w| traced.window(w))
+            .transpose()?,
         ..Options::default()
     };
     for p in &request.prune {

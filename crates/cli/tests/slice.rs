@@ -267,6 +267,51 @@ int main(void) {
 
 /// An assignment that was not executed.
 #[test]
+fn a_part_of_the_run() {
+    let source = "\
+#include <stdlib.h>
+int a, b, c;
+int main(void)
+{
+    a = 1;
+    for (int i = 0; i < 3; i++)
+        b += a + i;
+    c = b;
+    if (c)
+        abort();
+    return 0;
+}
+";
+    let p = Place::new();
+    let guest = p.build("part", source, &["-O0"]);
+    p.run(&guest, &[]).dies(6);
+    let ask = |window: &str| {
+        let r = p.say(&[
+            "slice", "--json", "--at", "part.c:8", "--var", "b", "--window", window,
+        ]);
+        r.exits(0);
+        lines(&json(&r.err))
+    };
+    assert!(ask("..").contains(&5) && ask("..crash").contains(&5));
+    let loops = ask("part.c:7..");
+    assert!(loops.contains(&7) && !loops.contains(&5), "{loops:?}");
+    assert!(!ask("part.c:8..").contains(&7));
+    let before = ask("main..part.c:7#1");
+    assert!(!before.contains(&7), "all writes are later: {before:?}");
+    let once = ask("main..part.c:7#2");
+    assert!(once.contains(&7) && once.contains(&5), "{once:?}");
+    for (window, why) in [
+        ("part.c:8..part.c:5", "ends before"),
+        ("part.c:7#4..", "reached 3 times"),
+        ("part.c:7", "two steps or places"),
+        ("part.c:x..", "not the number of a line"),
+    ] {
+        let r = p.say(&["slice", "--window", window]);
+        r.exits(2).says(why);
+    }
+}
+
+#[test]
 fn what_might_have_been() {
     let source = "\
 #include <stdlib.h>

@@ -234,28 +234,27 @@ impl<'a, E: Edges> Slicer<'a, E> {
         if item.step >= self.criterion.step {
             return;
         }
-        if self.started
-            && self
-                .options
-                .window
-                .is_some_and(|(a, b)| !(a..b).contains(&item.step))
-        {
-            return;
-        }
+        let (from, to) = self.options.window.unwrap_or((0, u64::MAX));
         match item.what {
             What::Event(n) => {
                 if !self.started {
                     self.start(view, item.frame);
                 }
                 self.turn(item.thread);
-                self.event(view, view.event(n), item);
+                if (from..to).contains(&item.step) {
+                    self.event(view, view.event(n), item);
+                }
             }
             What::Record(record) => {
                 let first_frame = record.first_frame;
                 let plan = self.codes.plan(record.shape);
                 let executed = self.codes.way(record.shape).executed as usize;
                 let values = view.values(&record);
-                let whole = item.step + executed as u64 <= self.criterion.step;
+                let end = item.step + executed as u64;
+                if self.started && (end <= from || item.step >= to) {
+                    return;
+                }
+                let whole = end <= self.criterion.step;
                 if !self.started {
                     let n = (self.criterion.step - item.step).min(executed as u64) as usize;
                     self.start(view, plan.frame_at(n, item.frame, first_frame));
@@ -279,7 +278,7 @@ impl<'a, E: Edges> Slicer<'a, E> {
                 }
                 for i in (0..executed).rev() {
                     let step = item.step + i as u64;
-                    if step >= self.criterion.step {
+                    if step >= self.criterion.step || !(from..to).contains(&step) {
                         continue;
                     }
                     let s = &plan.steps[i];
