@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::rc::Rc;
+use std::sync::atomic::Ordering;
 
 use flow::{Execution, Node};
 use image::{Evaluated, ValuePlace};
@@ -38,6 +39,40 @@ pub struct ValueReport {
     pub type_name: String,
     pub address: Option<u64>,
     pub size: Option<u64>,
+}
+
+/// Several expressions at a place.
+#[derive(Clone, Debug)]
+pub struct ValuesRequest {
+    pub recording: Option<String>,
+    pub expressions: Vec<String>,
+    /// The crash if absent.
+    pub at: Option<Point>,
+    /// Each time that the place is reached, but not more than so many.
+    pub every: Option<usize>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct ValuesReport {
+    pub recording: RecordingName,
+    pub moments: Vec<Values>,
+    /// The place was reached more often.
+    pub more: bool,
+}
+
+/// What the expressions were at one moment.
+#[derive(Clone, Debug, Serialize)]
+pub struct Values {
+    pub at: Instance,
+    pub values: Vec<NamedValue>,
+}
+
+/// The value of an expression, or why there is none.
+#[derive(Clone, Debug, Serialize)]
+pub struct NamedValue {
+    pub expression: String,
+    pub value: Option<String>,
+    pub problem: Option<String>,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -156,6 +191,68 @@ pub(crate) fn value(
 ) -> Result<ValueReport, Error> {
     let mut traced = Traced::of(store, request.recording.as_deref(), audience)?;
     here(&mut traced, request)
+}
+
+pub(crate) fn values(
+    store: &Store,
+    request: &ValuesRequest,
+    audience: &Rc<dyn Audience>,
+) -> Result<ValuesReport, Error> {
+    let mut traced = Traced::of(store, request.recording.as_deref(), audience)?;
+    let mut times = Vec::new();
+    let mut more = false;
+    let point = request.at.clone().unwrap_or(Point::Crash);
+    match (request.every, &point) {
+        (None, one) => times.push(traced.find(one)?),
+        (Some(most), Point::Line { nth: None, .. } | Point::Function { nth: None, .. }) => {
+            let wanted = traced.addresses(&point)?;
+            let wanted = |pc| wanted.contains(&pc);
+            traced.roll.executions_from(0, wanted, |e| {
+                more = times.len() == most;
+                if !more {
+                    times.push(Some(e));
+                }
+                !more
+            });
+        }
+        (Some(_), once) => {
+            return Err(Error::Request(format!(
+                "`{once}` is one time only; a line or a function without `#N` is wanted here"
+            )));
+        }
+    }
+    // In the order of steps, so one run from the beginning answers all of them.
+    let mut all = Vec::new();
+    for at in &times {
+        traced.go(*at)?;
+        let values = request.expressions.iter().map(|e| {
+            let known = traced.evaluate(e);
+            NamedValue {
+                expression: e.clone(),
+                problem: known.as_ref().err().map(Error::to_string),
+                value: known.ok().map(|v| v.value),
+            }
+        });
+        all.push(values.collect());
+        if traced.interrupt.load(Ordering::Relaxed) {
+            return Err(Error::Interrupted);
+        }
+    }
+    let node = |at: &Option<Execution>| Node {
+        step: at.map_or(traced.steps, |e| e.step),
+        pc: at.map_or(traced.regs.rip, |e| e.pc),
+    };
+    let mut report = Report::new(&traced);
+    report.number(times.iter().map(node));
+    let moments = times.iter().zip(all).map(|(at, values)| Values {
+        at: report.instance(node(at)),
+        values,
+    });
+    Ok(ValuesReport {
+        recording: RecordingName(traced.name.clone()),
+        moments: moments.collect(),
+        more,
+    })
 }
 
 pub(crate) fn history(

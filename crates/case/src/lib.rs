@@ -50,7 +50,10 @@ pub use debug::{
 pub use error::Error;
 pub use frames::{Excerpt, Frame, FrameList, Parameter, SourceLine};
 pub use guest::UserRegs;
-pub use history::{HistoryReport, PastWrite, RanLine, SourceReport, ValueReport, ValueRequest};
+pub use history::{
+    HistoryReport, NamedValue, PastWrite, RanLine, SourceReport, ValueReport, ValueRequest, Values,
+    ValuesReport, ValuesRequest,
+};
 pub use info::{InfoReport, ListReport, RecordingInfo, StoredFile};
 pub use locate::{
     Compare, Content, Evidence, Expected, LocateAudience, LocateReport, LocateRequest, Method,
@@ -180,6 +183,15 @@ impl Case {
         audience: Rc<dyn Audience>,
     ) -> Result<SliceReport, Error> {
         slice::slice(&self.store, request, &audience)
+    }
+
+    /// The values of expressions each time that a place is reached, in one pass over the run.
+    pub fn values(
+        &self,
+        request: &ValuesRequest,
+        audience: Rc<dyn Audience>,
+    ) -> Result<ValuesReport, Error> {
+        history::values(&self.store, request, &audience)
     }
 
     /// The value of an expression at a place in the run.

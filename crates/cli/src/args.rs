@@ -642,6 +642,24 @@ pub(crate) struct ValueArgs {
     #[command(flatten)]
     pub(crate) what: Expression,
 
+    /// Another expression, beside the first
+    #[arg(long, value_name = "EXPR")]
+    pub(crate) and: Vec<String>,
+
+    /// Each time that the place is reached, not only the last time
+    #[arg(long, requires = "at")]
+    pub(crate) every: bool,
+
+    /// Times to show
+    #[arg(
+        short = 'n',
+        long,
+        value_name = "N",
+        default_value_t = 1000,
+        requires = "every"
+    )]
+    pub(crate) number: usize,
+
     #[command(flatten)]
     pub(crate) report: Reporting,
 }

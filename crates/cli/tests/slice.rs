@@ -312,6 +312,64 @@ int main(void)
 }
 
 #[test]
+fn values_each_time() {
+    let source = "\
+#include <stdio.h>
+struct item { struct item *next; double weight; } items[3] = { { &items[1], 1.5 }, { &items[2], 2.5 } };
+int main(void)
+{
+    int n = 0;
+    for (struct item *p = items; p; p = p->next) {
+        n = n * 3 + 1;
+        printf(\"%d %g %g\\n\", n, p->weight, p->next ? p->next->weight : -1);
+    }
+    return 0;
+}
+";
+    let p = Place::new();
+    let guest = p.build("each", source, &["-O0"]);
+    let said = p.run(&guest, &[]);
+    let at = ["--at", "each.c:8", "--every", "--json"];
+    let ask = [
+        &[
+            "value",
+            "n",
+            "--and",
+            "p->weight",
+            "--and",
+            "p->next->weight",
+        ][..],
+        &at,
+    ]
+    .concat();
+    let told = json(&p.say(&ask).exits(0).err);
+    let moments = told["moments"].as_array().expect("moments");
+    assert_eq!(moments.len(), 3);
+    for ((nth, m), line) in (1..).zip(moments).zip(said.out.lines()) {
+        assert_eq!(m["at"]["nth"], nth);
+        let value = |i: usize| &m["values"][i];
+        let printed: Vec<&str> = line.split(' ').collect();
+        assert_eq!([&value(0)["value"], &value(1)["value"]], printed[..2]);
+        match nth {
+            3 => assert!(
+                value(2)["problem"].is_string(),
+                "there is nothing after the last"
+            ),
+            _ => assert_eq!(value(2)["value"], printed[2]),
+        }
+    }
+    let two = p.say(&["value", "n", "--at", "each.c:8", "--every", "-n", "2"]);
+    two.exits(0)
+        .says("n = 1\n")
+        .says("n = 4\n")
+        .says("and more");
+    let last = p.say(&["value", "n", "--and", "p->weight", "--at", "each.c:8"]);
+    last.exits(0).says("n = 13, p->weight = 0\n");
+    let once = p.say(&["value", "n", "--at", "each.c:8#2", "--every"]);
+    once.exits(2).says("is one time only");
+}
+
+#[test]
 fn what_might_have_been() {
     let source = "\
 #include <stdlib.h>

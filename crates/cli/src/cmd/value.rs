@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use anyhow::Result;
-use case::{Case, ValueRequest};
+use case::{Case, ValueRequest, ValuesRequest};
 
 use super::{as_json, deliver};
 use crate::args::{Expression, SourceArgs, ValueArgs, WhereArgs};
@@ -11,14 +11,19 @@ use crate::exit::Exit;
 use crate::progress::Terminal;
 use crate::render::{self, Paint};
 
+/// The recording, and the expression.
+fn words(what: &Expression) -> (Option<String>, String) {
+    match what.words.as_slice() {
+        [recording, expression] => (Some(recording.clone()), expression.clone()),
+        words => (None, words[0].clone()),
+    }
+}
+
 fn request(what: &Expression, most: usize) -> ValueRequest {
-    let (recording, expression) = match what.words.as_slice() {
-        [recording, expression] => (Some(recording.clone()), expression),
-        words => (None, &words[0]),
-    };
+    let (recording, expression) = words(what);
     ValueRequest {
         recording,
-        expression: expression.clone(),
+        expression,
         at: what.at.clone(),
         most,
     }
@@ -26,6 +31,9 @@ fn request(what: &Expression, most: usize) -> ValueRequest {
 
 pub(crate) fn value(case: &Case, args: &ValueArgs) -> Result<Exit> {
     let terminal = Rc::new(Terminal::new(true));
+    if args.every || !args.and.is_empty() {
+        return values(case, args, &terminal);
+    }
     let result = case.value(&request(&args.what, 0), terminal.clone());
     terminal.clear();
     let report = result?;
@@ -33,6 +41,27 @@ pub(crate) fn value(case: &Case, args: &ValueArgs) -> Result<Exit> {
         as_json(&report)?
     } else {
         render::value(&report)
+    };
+    deliver(&text, &args.report)?;
+    Ok(Exit::OK)
+}
+
+/// Several expressions, or several times.
+fn values(case: &Case, args: &ValueArgs, terminal: &Rc<Terminal>) -> Result<Exit> {
+    let (recording, first) = words(&args.what);
+    let request = ValuesRequest {
+        recording,
+        expressions: [&[first], args.and.as_slice()].concat(),
+        at: args.what.at.clone(),
+        every: args.every.then_some(args.number),
+    };
+    let result = case.values(&request, terminal.clone());
+    terminal.clear();
+    let report = result?;
+    let text = if args.report.json {
+        as_json(&report)?
+    } else {
+        render::values(&report)
     };
     deliver(&text, &args.report)?;
     Ok(Exit::OK)

@@ -26,7 +26,7 @@ pub(crate) use position::position;
 pub(crate) use slice::{edge, instance, place, slice, slice_stats};
 pub(crate) use stats::stats;
 pub(crate) use threads::{chaos, deadlock, schedule};
-pub(crate) use value::{history, source, value};
+pub(crate) use value::{history, source, value, values};
 
 use case::{Ended, RecordingName};
 

@@ -2,12 +2,37 @@
 
 use std::fmt::Write;
 
-use case::{HistoryReport, SourceReport, ValueReport};
+use case::{HistoryReport, SourceReport, ValueReport, ValuesReport};
 
 use super::{Paint, clean, instance, number};
 
 pub(crate) fn value(r: &ValueReport) -> String {
     format!("{} = {}\n", r.expression, clean(&r.value))
+}
+
+/// A line for each moment.
+pub(crate) fn values(r: &ValuesReport) -> String {
+    let mut out = String::new();
+    for m in &r.moments {
+        let shown = m.values.iter().map(|v| match (&v.value, &v.problem) {
+            (Some(value), _) => format!("{} = {}", v.expression, clean(value)),
+            // What else there is to say of it takes several lines.
+            (None, why) => {
+                let why = why.as_ref().and_then(|w| w.lines().next());
+                format!("{}: {}", v.expression, clean(why.unwrap_or("")))
+            }
+        });
+        let shown = shown.collect::<Vec<_>>().join(", ");
+        let at = format!("{} (step {})", instance(&m.at), number(m.at.step));
+        let _ = writeln!(out, "{at:<40} {shown}");
+    }
+    if r.more {
+        out.push_str("and more; -n N shows so many\n");
+    }
+    if r.moments.is_empty() {
+        out.push_str("never reached\n");
+    }
+    out
 }
 
 pub(crate) fn history(r: &HistoryReport, paint: Paint) -> String {
