@@ -7,7 +7,7 @@ use crate::tool;
 use std::process::{Command, Stdio};
 
 /// Command and the package it comes in.
-const PROGRAMS: [(&str, &str); 39] = [
+const PROGRAMS: [(&str, &str); 40] = [
     ("awk", "gawk"),
     ("gawk", "gawk"),
     ("bash", "bash"),
@@ -15,6 +15,7 @@ const PROGRAMS: [(&str, &str); 39] = [
     ("bzip2", "bzip2"),
     ("curl", "curl"),
     ("diff", "diffutils"),
+    ("dwz", "dwz"),
     ("find", "findutils"),
     ("g++", "g++"),
     ("gcc", "gcc"),

@@ -189,8 +189,9 @@ pub(crate) fn value(
     request: &ValueRequest,
     audience: &Rc<dyn Audience>,
 ) -> Result<ValueReport, Error> {
-    let mut traced = Traced::of(store, request.recording.as_deref(), audience)?;
-    here(&mut traced, request)
+    Traced::answer(store, request.recording.as_deref(), audience, |traced| {
+        here(traced, request)
+    })
 }
 
 pub(crate) fn values(
@@ -198,7 +199,12 @@ pub(crate) fn values(
     request: &ValuesRequest,
     audience: &Rc<dyn Audience>,
 ) -> Result<ValuesReport, Error> {
-    let mut traced = Traced::of(store, request.recording.as_deref(), audience)?;
+    Traced::answer(store, request.recording.as_deref(), audience, |traced| {
+        values_of(traced, request)
+    })
+}
+
+fn values_of(traced: &mut Traced, request: &ValuesRequest) -> Result<ValuesReport, Error> {
     let mut times = Vec::new();
     let mut more = false;
     let point = request.at.clone().unwrap_or(Point::Crash);
@@ -242,7 +248,7 @@ pub(crate) fn values(
         step: at.map_or(traced.steps, |e| e.step),
         pc: at.map_or(traced.regs.rip, |e| e.pc),
     };
-    let mut report = Report::new(&traced);
+    let mut report = Report::new(traced);
     report.number(times.iter().map(node));
     let moments = times.iter().zip(all).map(|(at, values)| Values {
         at: report.instance(node(at)),
@@ -260,8 +266,13 @@ pub(crate) fn history(
     request: &ValueRequest,
     audience: &Rc<dyn Audience>,
 ) -> Result<HistoryReport, Error> {
-    let mut traced = Traced::of(store, request.recording.as_deref(), audience)?;
-    let now = here(&mut traced, request)?;
+    Traced::answer(store, request.recording.as_deref(), audience, |traced| {
+        history_of(traced, request)
+    })
+}
+
+fn history_of(traced: &mut Traced, request: &ValueRequest) -> Result<HistoryReport, Error> {
+    let now = here(traced, request)?;
     let (Some(addr), Some(size)) = (now.address, now.size) else {
         return Err(Error::Request(format!(
             "`{}` is not in memory here, so it has no history; `wherefore slice --var` follows it through registers",
@@ -293,7 +304,7 @@ pub(crate) fn history(
         values.push(render(&bytes[..n]));
     }
     values.reverse();
-    let mut report = Report::new(&traced);
+    let mut report = Report::new(traced);
     report.number(shown.iter().copied());
     let list = writes
         .iter()
@@ -336,7 +347,10 @@ pub(crate) fn source(
     recording: Option<&str>,
     audience: &Rc<dyn Audience>,
 ) -> Result<SourceReport, Error> {
-    let traced = Traced::of(store, recording, audience)?;
+    Traced::answer(store, recording, audience, |traced| Ok(source_of(traced)))
+}
+
+fn source_of(traced: &Traced) -> SourceReport {
     let mut times: BTreeMap<PathBuf, BTreeMap<u32, u64>> = BTreeMap::new();
     let counts = traced.roll.times();
     let mut starts: BTreeMap<PathBuf, BTreeMap<u32, std::collections::BTreeSet<u64>>> =
@@ -379,9 +393,9 @@ pub(crate) fn source(
         let lines = lines.collect();
         (file, lines)
     });
-    Ok(SourceReport {
+    SourceReport {
         recording: RecordingName(traced.name.clone()),
         files: files.collect(),
         steps: traced.steps,
-    })
+    }
 }

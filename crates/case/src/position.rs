@@ -23,6 +23,8 @@ pub struct Position {
     /// The other threads.
     pub threads: Vec<ThreadReport>,
     pub excerpt: Option<Excerpt>,
+    /// What is missing or damaged of the files that were needed for this.
+    pub notes: Vec<String>,
 }
 
 /// A machine instruction with the registers it reads.
@@ -50,6 +52,7 @@ pub(crate) fn at(m: &Moment<'_>, registers: &Registers, scan_from: Option<u64>) 
         thread: None,
         threads: Vec::new(),
         excerpt: frames::excerpt(m, &stack),
+        notes: m.program.warnings(),
         stack,
     }
 }

@@ -243,8 +243,9 @@ pub(crate) fn slice(
     audience: &Rc<dyn Audience>,
 ) -> Result<SliceReport, Error> {
     let begun = Instant::now();
-    let mut traced = Traced::of(store, request.recording.as_deref(), audience)?;
-    slice_of(&mut traced, request, begun.elapsed())
+    Traced::answer(store, request.recording.as_deref(), audience, |traced| {
+        slice_of(traced, request, begun.elapsed())
+    })
 }
 
 /// What a walk along the dependences found.

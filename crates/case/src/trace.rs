@@ -86,6 +86,21 @@ impl Traced {
         Traced::changed(store, recording, audience, &[], None)
     }
 
+    /// Answers a question about a recording, and says what was missing for it.
+    pub(crate) fn answer<T>(
+        store: &Store,
+        recording: Option<&str>,
+        audience: &Rc<dyn Audience>,
+        question: impl FnOnce(&mut Traced) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let mut traced = Traced::of(store, recording, audience)?;
+        let answer = question(&mut traced);
+        for w in traced.program.warnings() {
+            audience.note(&w);
+        }
+        answer
+    }
+
     /// The same of a run that is changed at certain steps, in ascending order, and perhaps left at
     /// one.
     pub(crate) fn changed(

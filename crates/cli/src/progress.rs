@@ -5,6 +5,7 @@ use std::cell::RefCell;
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
+use crate::render::say;
 use case::{Audience, ChaosAudience, Stream};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
@@ -50,6 +51,11 @@ impl Audience for Terminal {
             Some(bar) => bar.suspend(write),
             None => write(),
         }
+    }
+
+    fn note(&self, text: &str) {
+        self.clear();
+        say(&format!("wherefore: note: {text}\n"));
     }
 
     fn progress(&self, step: u64, of: Option<u64>) {

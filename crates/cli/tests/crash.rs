@@ -236,3 +236,25 @@ fn no_colours_into_a_pipe() {
     let program = p.guest("crash/null_deref.c", &[]);
     assert!(!p.run(&program, &[]).err.contains('\x1b'));
 }
+
+#[test]
+fn lost_debug_information_is_named() {
+    let p = Place::new();
+    let source = "int *where;\nint main(void)\n{\n    return *where;\n}\n";
+    let guest = p.build("lost", source, &["-gsplit-dwarf"]);
+    let lost = guest.with_extension("dwo");
+    let whole = p.run(&guest, &[]);
+    assert!(!whole.dies(11).err.contains("note:"), "{}", whole.err);
+    p.say(&["value", "where", "--at", "crash"])
+        .exits(0)
+        .says("where = 0x0");
+    std::fs::remove_file(&lost).expect("split debug information");
+    p.run(&guest, &[])
+        .dies(11)
+        .says("lost.c:4")
+        .says("note: ")
+        .says("lost.dwo");
+    p.say(&["value", "where", "--at", "crash"])
+        .exits(2)
+        .says("lost.dwo");
+}

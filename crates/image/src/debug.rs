@@ -31,6 +31,8 @@ pub(crate) struct Debug {
     units: Vec<Unit>,
     ranges: Vec<UnitRange>,
     type_units: OnceLock<HashMap<u64, (usize, Offset)>>,
+    /// Of the file that several programs have in common.
+    common: OnceLock<Vec<gimli::Unit<Bytes>>>,
 }
 
 /// An entry, together with the unit it must be read in.
@@ -96,6 +98,7 @@ impl Debug {
             units,
             ranges,
             type_units: OnceLock::new(),
+            common: OnceLock::new(),
         }
     }
 
@@ -137,6 +140,8 @@ impl Debug {
     ) -> Option<Die<'a>> {
         match *value {
             Value::UnitRef(offset) => Some(Die { unit: from, offset }),
+            Value::DebugInfoRefSup(target) => self.in_common(target),
+            Value::DebugInfoRef(target) if self.is_common(from) => self.in_common(target),
             Value::DebugInfoRef(target) => {
                 // Split units are alone in their file, as far as references go.
                 if !std::ptr::eq(from.dwarf, Arc::as_ptr(&self.dwarf)) {
@@ -161,6 +166,33 @@ impl Debug {
             }
             _ => None,
         }
+    }
+
+    fn is_common(&self, unit: UnitRef<'_, Bytes>) -> bool {
+        self.dwarf
+            .sup()
+            .is_some_and(|s| std::ptr::eq(unit.dwarf, s))
+    }
+
+    /// An entry of the file that several programs have in common.
+    fn in_common(&self, target: gimli::DebugInfoOffset) -> Option<Die<'_>> {
+        let dwarf = self.dwarf.sup()?;
+        let units = self.common.get_or_init(|| {
+            let mut out = Vec::new();
+            let mut headers = dwarf.units();
+            while let Ok(Some(header)) = headers.next() {
+                out.extend(dwarf.unit(header));
+            }
+            out
+        });
+        let begin = |u: &gimli::Unit<Bytes>| u.header.debug_info_offset();
+        let after = units.partition_point(|u| begin(u).is_some_and(|o| o.0 <= target.0));
+        let unit = &units[after.checked_sub(1)?];
+        let offset = target.to_unit_offset(&unit.header)?;
+        Some(Die {
+            unit: unit.unit_ref(dwarf),
+            offset,
+        })
     }
 
     fn type_units(&self) -> &HashMap<u64, (usize, Offset)> {

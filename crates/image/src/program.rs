@@ -327,10 +327,10 @@ fn symbol(module: &Module, found: crate::symbols::Found, pc: u64) -> Symbol {
     }
 }
 
-/// `[stack]`, `[heap]` and nameless memory are no files.
+/// `[stack]`, `[heap]`, nameless memory and memory with a descriptor are no files.
 fn is_file(name: &Path) -> bool {
     let name = name.as_os_str().as_encoded_bytes();
-    !name.is_empty() && !name.starts_with(b"[")
+    !name.is_empty() && !name.starts_with(b"[") && !name.starts_with(b"/memfd:")
 }
 
 /// The load biases a mapping allows, the likeliest first: the segment it shows says where it

@@ -174,8 +174,40 @@ pub(crate) fn dwarf_of(elf: &Elf, warnings: &Warnings) -> Dwarf {
     let load = |section: gimli::SectionId| -> Result<Bytes, std::convert::Infallible> {
         Ok(elf.contents(section.name(), warnings))
     };
-    let Ok(dwarf) = Dwarf::load(load);
+    let Ok(mut dwarf) = Dwarf::load(load);
+    if let Some(common) = common_file(elf, warnings) {
+        let load = |section: gimli::SectionId| -> Result<Bytes, std::convert::Infallible> {
+            Ok(common.contents(section.name(), warnings))
+        };
+        let Ok(()) = dwarf.load_sup(load);
+    }
     dwarf
+}
+
+/// The file into which `dwz` has moved what several programs have in common.
+fn common_file(elf: &Elf, warnings: &Warnings) -> Option<Elf> {
+    let object = elf.object().ok()?;
+    let (name, id) = object.gnu_debugaltlink().ok()??;
+    let name = String::from_utf8_lossy(name).into_owned();
+    let folder = elf.path.parent()?;
+    // Distributions install it below the folder of debug files.
+    let moved = name.split_once("/.dwz/").map(|(_, rest)| rest);
+    let moved = moved.map(|rest| Path::new(DEBUG_ROOT).join(".dwz").join(rest));
+    let found = [Some(folder.join(&name)), moved].into_iter().flatten();
+    let belongs = |found: &Elf| {
+        let object = found.object().ok();
+        object.is_some_and(|o| matches!(o.build_id(), Ok(Some(own)) if own == id))
+    };
+    let mut found = found.filter_map(|path| open(&path, warnings));
+    let common = found.find(belongs);
+    if common.is_none() {
+        warnings.add(Error::Missing {
+            file: elf.path.clone(),
+            wanted: format!("the common debug information {name}"),
+            advice: "install it for names of inlined functions, variables and types",
+        });
+    }
+    common
 }
 
 /// Whether a file has debug information of its own.

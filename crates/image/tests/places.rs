@@ -412,6 +412,34 @@ fn split_debug_information_that_is_lost_is_reported() {
 }
 
 #[test]
+fn what_programs_have_in_common() {
+    let directory = directory("common");
+    let flags = ["-g", "-O2", "-gno-statement-frontiers"];
+    let one = compile(&directory, "one", SOURCE, &flags);
+    compile(&directory, "two", SOURCE, &flags);
+    let places = |image: &image::Program| -> Vec<_> {
+        let main = image.addresses_of_function("main")[0].entry;
+        let f = image.function_at(main).unwrap();
+        let places = (f.low..f.high).map(|pc| image.locate(pc));
+        let names = places.map(|list| list.into_iter().map(|p| (p.function, p.line)).collect());
+        names.collect::<Vec<Vec<_>>>()
+    };
+    let whole = places(&mapped(&one, 0x5550_0000_0000));
+    run("dwz", &["-m", "both.dwz", "one", "two"], &directory);
+    let image = mapped(&one, 0x5550_0000_0000);
+    assert_eq!(places(&image), whole);
+    assert_eq!(image.warnings(), Vec::<String>::new());
+    std::fs::rename(directory.join("both.dwz"), directory.join("elsewhere")).unwrap();
+    let image = mapped(&one, 0x5550_0000_0000);
+    places(&image);
+    let warnings = image.warnings();
+    assert!(
+        warnings.iter().any(|w| w.contains("both.dwz")),
+        "{warnings:?}"
+    );
+}
+
+#[test]
 fn qualified_cpp_names() {
     let directory = directory("cpp_names");
     let source = r#"

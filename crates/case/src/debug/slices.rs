@@ -35,6 +35,8 @@ impl Audience for Nobody {
     fn output(&self, _: Stream, _: &[u8]) {}
 
     fn progress(&self, _: u64, _: Option<u64>) {}
+
+    fn note(&self, _: &str) {}
 }
 
 impl Session {

@@ -472,6 +472,10 @@ impl Audience for Keeping {
     fn progress(&self, step: u64, of: Option<u64>) {
         self.to.progress(step, of);
     }
+
+    fn note(&self, text: &str) {
+        self.to.note(text);
+    }
 }
 
 /// Runs a recording with changed statements, and says what that changes.

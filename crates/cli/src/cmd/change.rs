@@ -27,6 +27,8 @@ impl Audience for Silent {
     fn output(&self, _: Stream, _: &[u8]) {}
 
     fn progress(&self, _: u64, _: Option<u64>) {}
+
+    fn note(&self, _: &str) {}
 }
 
 /// Ends as the changed run did.

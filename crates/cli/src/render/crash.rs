@@ -55,6 +55,7 @@ pub(crate) fn crash(c: &CrashReport, all_threads: bool, paint: Paint) -> String 
     }
     out += &position::stack(&p.stack, &position::heading("backtrace", p), paint);
     out += &threads::others(&p.threads, all_threads, paint);
+    out += &position::notes(p);
     out + &further(&c.recording, p.step)
 }
 

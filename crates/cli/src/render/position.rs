@@ -26,7 +26,13 @@ pub(crate) fn position(
     out += &instruction(p);
     out += &stack(&p.stack, "backtrace", paint);
     out += &threads::others(&p.threads, all_threads, paint);
-    out
+    out + &notes(p)
+}
+
+/// Why it is perhaps less than one would expect.
+pub(super) fn notes(p: &Position) -> String {
+    let line = |n: &String| format!("  note: {}\n", clean(n));
+    p.notes.iter().map(line).collect()
 }
 
 /// With the thread, if there are several.
