@@ -308,3 +308,23 @@ fn a_broken_file_gets_all_its_errors_at_once() {
         .exits(2)
         .says("cannot read the rules");
 }
+
+#[test]
+fn wrong_frees_are_told_by_their_callers() {
+    // All of them enter the same function. It survives, so that there can be more than one.
+    let source = "static char g[4][8];\n\
+        void free(void *p) {}\n\
+        static void drop(int i) { free(g[i]); }\n\
+        int main(void) {\n\
+        for (int i = 0; i < 3; i++) drop(i);\n\
+        free(g[3]);\n\
+        return 0;\n\
+        }\n";
+    let p = Place::new();
+    let program = p.build("frees", source, &["-O0", "-fno-builtin"]);
+    let program = program.to_str().expect("a path");
+    let found = faults(&p, &["check", "--json", "--all", "--", program]);
+    let callers: Vec<u64> = found.iter().map(|f| own_lines(&f["at"])[1]).collect();
+    assert_eq!(callers, [3, 6]);
+    assert!(found.iter().all(|f| f["rule"] == "unmatched_free"));
+}

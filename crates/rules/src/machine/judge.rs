@@ -120,7 +120,14 @@ impl Machine {
         context: Context<'_>,
         redex: &Redex,
     ) {
-        if self.suspects.len() >= MOST || self.seen.contains(&(rule, context.pc)) {
+        // An access is told of once. All calls of a function begin at the same place, and which of them are
+        // alike is seen when their callers are.
+        let most = match redex {
+            Redex::Call { .. } | Redex::Return { .. } => MOST_CALLS,
+            _ => 1,
+        };
+        let seen = self.seen.get(&(rule, context.pc)).copied();
+        if self.suspects.len() >= MOST || seen >= Some(most) {
             return;
         }
         let checked = &self.rules[rule];
@@ -161,9 +168,9 @@ impl Machine {
             certain,
             releaser: context.releaser.to_owned(),
         });
-        // One place is told of once; what is not certain may become so later.
+        // What is not certain may become so later.
         if certain {
-            self.seen.insert((rule, context.pc));
+            *self.seen.entry((rule, context.pc)).or_default() += 1;
             if let Some(enough) = &self.enough {
                 enough.store(true, Ordering::Relaxed);
             }

@@ -22,7 +22,7 @@ use std::sync::{Arc, Mutex};
 use flow::Values;
 use functions::{Effect, Extent, Function, Model, Role};
 use image::effects::Size;
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 use tape::{Event, Listener, Part, Shape};
 
 use crate::eval::{Bindings, CallEvent, Facts, Value, holds};
@@ -38,6 +38,8 @@ use shadow::{Cell, Shadow};
 const RED_ZONE: u64 = 128;
 /// Faults that are kept; a broken loop makes millions.
 const MOST: usize = 1000;
+/// Faults of calls of one function that are kept for one rule.
+const MOST_CALLS: u32 = 100;
 /// A pointer further than this from its block is not one into it: some arithmetic was not followed.
 const FAR: u64 = 1 << 20;
 
@@ -157,7 +159,8 @@ pub struct Machine {
     step: u64,
     begun: bool,
     pub suspects: Vec<Suspect>,
-    seen: FxHashSet<(usize, u64)>,
+    /// How often each rule fired at each place.
+    seen: FxHashMap<(usize, u64), u32>,
     derefs: Vec<usize>,
     /// Rules of accesses that need a look at all of them.
     curious: bool,
@@ -206,7 +209,7 @@ impl Machine {
             step: 0,
             begun: false,
             suspects: Vec::new(),
-            seen: FxHashSet::default(),
+            seen: FxHashMap::default(),
             derefs,
             curious,
             patterns,
