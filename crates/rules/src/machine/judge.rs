@@ -16,6 +16,19 @@ impl Machine {
         if !what.write && self.now.lenient > 0 {
             return;
         }
+        if from > DIFFERENCE
+            && let Some(list) = &mut self.accesses
+            && list.len() < MOST_NOTED
+        {
+            list.push(Noted {
+                step,
+                pc,
+                block: from,
+                address: what.address,
+                size: what.size,
+                write: what.write,
+            });
+        }
         let mut pointer = what.address;
         if from > DIFFERENCE {
             let block = self.heap.block(from);
@@ -235,7 +248,7 @@ impl Machine {
         }
         let (begin, size) = self.heap.bounds(from);
         let offset = at.wrapping_sub(begin);
-        if offset < size && size - offset >= len {
+        if offset < size && size - offset >= len && !self.curious {
             return;
         }
         let register = [7u8, 6, 2, 1, 8, 9][n as usize];

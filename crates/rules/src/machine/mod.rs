@@ -42,6 +42,8 @@ const MOST: usize = 1000;
 const MOST_CALLS: u32 = 100;
 /// A pointer further than this from its block is not one into it: some arithmetic was not followed.
 const FAR: u64 = 1 << 20;
+/// Accesses that are listed.
+pub const MOST_NOTED: usize = 1_000_000;
 
 /// What is known of the program's code. It grows while modules are loaded, before they run.
 #[derive(Debug, Default)]
@@ -94,6 +96,17 @@ pub enum Redex {
     },
     /// The program ends.
     End,
+}
+
+/// A read or write through a pointer that came from a block.
+#[derive(Clone, Copy, Debug)]
+pub struct Noted {
+    pub step: u64,
+    pub pc: u64,
+    pub block: BlockId,
+    pub address: u64,
+    pub size: u64,
+    pub write: bool,
 }
 
 /// A function that has been entered.
@@ -159,6 +172,8 @@ pub struct Machine {
     step: u64,
     begun: bool,
     pub suspects: Vec<Suspect>,
+    /// If they are asked for: accesses to blocks.
+    pub accesses: Option<Vec<Noted>>,
     /// How often each rule fired at each place.
     seen: FxHashMap<(usize, u64), u32>,
     derefs: Vec<usize>,
@@ -209,6 +224,7 @@ impl Machine {
             step: 0,
             begun: false,
             suspects: Vec::new(),
+            accesses: None,
             seen: FxHashMap::default(),
             derefs,
             curious,
@@ -222,6 +238,12 @@ impl Machine {
     /// Where the main thread's stack is.
     pub fn set_stack(&mut self, stack: (u64, u64)) {
         self.stack = stack;
+    }
+
+    /// Keeps a list of all accesses to blocks.
+    pub fn note_accesses(&mut self) {
+        self.curious = true;
+        self.accesses = Some(Vec::new());
     }
 
     fn learn(&mut self, shapes: &[Shape]) {
