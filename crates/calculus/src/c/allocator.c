@@ -4,7 +4,7 @@
 #define ROOM 32
 static cell arena[PLACES][ROOM];
 static short used[PLACES], spare[PLACES];
-static int made, spares;
+static int made;
 
 void *malloc(size_t n) {
   if (n > sizeof(cell) * ROOM / 2) abort();
