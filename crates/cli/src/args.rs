@@ -229,6 +229,10 @@ pub(crate) struct CheckArgs {
     #[arg(long)]
     pub(crate) all: bool,
 
+    /// List the events that rules are asked about: blocks made and freed, accesses to them, calls
+    #[arg(long)]
+    pub(crate) events: bool,
+
     /// Leave the value propagation chains out
     #[arg(long)]
     pub(crate) no_chains: bool,

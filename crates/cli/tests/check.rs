@@ -308,3 +308,76 @@ fn a_broken_file_gets_all_its_errors_at_once() {
         .exits(2)
         .says("cannot read the rules");
 }
+
+#[test]
+fn wrong_frees_are_told_by_their_callers() {
+    // All of them enter the same function. It survives, so that there can be more than one.
+    let source = "static char g[4][8];\n\
+        void free(void *p) {}\n\
+        static void drop(int i) { free(g[i]); }\n\
+        int main(void) {\n\
+        for (int i = 0; i < 3; i++) drop(i);\n\
+        free(g[3]);\n\
+        return 0;\n\
+        }\n";
+    let p = Place::new();
+    let program = p.build("frees", source, &["-O0", "-fno-builtin"]);
+    let program = program.to_str().expect("a path");
+    let found = faults(&p, &["check", "--json", "--all", "--", program]);
+    let callers: Vec<u64> = found.iter().map(|f| own_lines(&f["at"])[1]).collect();
+    assert_eq!(callers, [3, 6]);
+    assert!(found.iter().all(|f| f["rule"] == "unmatched_free"));
+}
+
+#[test]
+fn events_are_listed() {
+    let source = "#include <stdlib.h>\n\
+        #include <string.h>\n\
+        int main(void) {\n\
+        long *p = malloc(24);\n\
+        p[1] = 7;\n\
+        memset(p + 2, 0, 8);\n\
+        long n = p[1];\n\
+        free(p);\n\
+        return n - 7;\n\
+        }\n";
+    let p = Place::new();
+    let program = p.build("events", source, &["-O0", "-fno-builtin"]);
+    let r = p.say(&["check", "--events", "--", program.to_str().expect("a path")]);
+    r.exits(0);
+    // Without the steps.
+    let told: Vec<String> = r
+        .err
+        .lines()
+        .filter(|l| l.contains(" block "))
+        .map(|l| {
+            let words: Vec<&str> = l.split_whitespace().skip(1).collect();
+            words.join(" ")
+        })
+        .collect();
+    // Others may have made blocks before.
+    let at = told
+        .iter()
+        .position(|l| l.contains("24 bytes at"))
+        .expect("the block");
+    let number = told[at]
+        .split([' ', ','])
+        .nth(2)
+        .expect("a number")
+        .to_owned();
+    let rest: Vec<String> = told[at + 1..].iter().take(4).cloned().collect();
+    let file = p.path("events.c").display().to_string();
+    assert_eq!(
+        rest[0],
+        format!("write block {number} at 8, 8 bytes {file}:5")
+    );
+    assert!(
+        rest[1].starts_with(&format!("write block {number} at 16, 8 bytes")),
+        "{rest:?}"
+    );
+    assert_eq!(
+        rest[2],
+        format!("read block {number} at 8, 8 bytes {file}:7")
+    );
+    assert_eq!(rest[3], format!("free block {number}, by free"));
+}

@@ -5,12 +5,14 @@
 //! to show the stacks, and to follow the pointers back.
 
 mod chain;
+mod events;
 mod reach;
 mod report;
 mod select;
 mod watch;
 
 pub use chain::{Chain, Hop};
+pub use events::{AbstractEvent, EventKind};
 pub use report::{BlockReport, Fault, LeakedBlocks, Site};
 pub(crate) use select::rules;
 pub use select::{RuleFile, RuleReport, RulesReport, RulesRequest};
@@ -42,6 +44,8 @@ pub struct CheckRequest {
     pub all: bool,
     /// Without value propagation chains.
     pub no_chains: bool,
+    /// With the events that the rules were asked about.
+    pub events: bool,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -53,6 +57,9 @@ pub struct CheckReport {
     pub faults: Vec<Fault>,
     /// Names of the rules that were asked.
     pub rules: Vec<String>,
+    /// The abstract trace, if it was asked for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub events: Vec<AbstractEvent>,
     /// Warnings about rule files, and what could not be done.
     pub notes: Vec<String>,
     pub figures: CheckFigures,
@@ -85,16 +92,26 @@ pub(crate) fn check(
     };
     let Finished { name, folder, meta } = store.finished(recording.as_deref())?;
     let begun = Instant::now();
-    let mut watched = Watched::of(&name, &folder, &meta, &chosen, !request.all, audience)?;
+    let wanted = watch::Wanted {
+        first_only: !request.all,
+        events: request.events,
+    };
+    let mut watched = Watched::of(&name, &folder, &meta, &chosen, wanted, audience)?;
     let watch_seconds = begun.elapsed().as_secs_f64();
     let begun = Instant::now();
     let faults = report::faults(&mut watched, &chosen, request)?;
+    let mut notes = chosen.notes;
+    let events = match request.events {
+        true => events::events(&watched, &mut notes),
+        false => Vec::new(),
+    };
     Ok(CheckReport {
         recording: RecordingName(name),
         ended: meta.ended,
         faults,
         rules: chosen.rules.iter().map(|r| r.name.clone()).collect(),
-        notes: chosen.notes,
+        events,
+        notes,
         figures: CheckFigures {
             steps: watched.steps,
             blocks: watched.machine.heap.all().count() as u64,

@@ -1,5 +1,7 @@
 //! From places where a condition held to what the user is told.
 
+use std::collections::HashSet;
+
 use rules::eval::Value;
 use rules::heap::{BlockId, DIFFERENCE};
 use rules::machine::{Redex, Suspect};
@@ -71,6 +73,7 @@ pub(crate) fn faults(
     let mut suspects = std::mem::take(&mut w.machine.suspects);
     suspects.sort_by_key(|s| (s.step, s.rule));
     let mut out: Vec<Fault> = Vec::new();
+    let mut told = HashSet::new();
     for mut s in suspects {
         let rule = &chosen.rules[s.rule];
         let mut culprits = Vec::new();
@@ -97,6 +100,14 @@ pub(crate) fn faults(
         // The same place under another rule is the same fault.
         if out.iter().any(|f| f.step == s.step && culprits.is_empty()) {
             continue;
+        }
+        // Calls are the same fault if they come the same way.
+        if matches!(s.what, Redex::Call { .. } | Redex::Return { .. }) {
+            let frames = site(w, s.step)?.stack.frames;
+            let way: Vec<u64> = frames.iter().map(|f| f.pc).collect();
+            if !told.insert((s.rule, way)) {
+                continue;
+            }
         }
         out.push(fault(w, rule, &s, &culprits, request)?);
         if !request.all {

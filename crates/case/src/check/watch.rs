@@ -27,6 +27,15 @@ const LOADING: [u64; 5] = [3, 9, 10, 11, 59];
 /// Executable mappings: where, and of which file.
 type Modules = Vec<(u64, PathBuf)>;
 
+/// What the machine is to look for.
+#[derive(Clone, Copy)]
+pub(crate) struct Wanted {
+    /// Nothing after the first fault.
+    pub(crate) first_only: bool,
+    /// A list of accesses.
+    pub(crate) events: bool,
+}
+
 pub(crate) struct Watched {
     pub(crate) name: String,
     pub(crate) replay: Replay,
@@ -60,7 +69,7 @@ impl Watched {
         folder: &Path,
         meta: &Meta,
         chosen: &Chosen,
-        first_only: bool,
+        wanted: Wanted,
         audience: &Rc<dyn Audience>,
     ) -> Result<Watched, Error> {
         let wrong = |error| Error::Engine {
@@ -82,8 +91,11 @@ impl Watched {
             chosen.rules.clone(),
             chosen.pairs.clone(),
             codebase.clone(),
-            first_only.then(|| interrupt.clone()),
+            wanted.first_only.then(|| interrupt.clone()),
         );
+        if wanted.events {
+            machine.note_accesses();
+        }
         if let Some(m) = stack_of(&mut replay).map_err(wrong)? {
             machine.set_stack(m);
         }

@@ -31,6 +31,7 @@ pub(crate) fn check(case: &Case, args: &CheckArgs, paint: Paint) -> Result<Exit>
         only: args.only.clone(),
         all: args.all,
         no_chains: args.no_chains,
+        events: args.events,
     };
     let stuck = move |d: &case::DeadlockReport| say(&render::deadlock(d, paint));
     let terminal = Rc::new(Terminal::new(true));

@@ -3,8 +3,8 @@
 use std::fmt::Write;
 
 use case::{
-    BlockReport, Chain, CheckFigures, CheckReport, Fault, FrameList, LeakedBlocks, RulesReport,
-    Site,
+    AbstractEvent, BlockReport, Chain, CheckFigures, CheckReport, EventKind, Fault, FrameList,
+    LeakedBlocks, RulesReport, Site,
 };
 
 use super::position::{excerpt, stack, whereabouts};
@@ -14,6 +14,9 @@ pub(crate) fn check(report: &CheckReport, paint: Paint) -> String {
     let mut out = String::new();
     for note in &report.notes {
         out += note;
+    }
+    for event in &report.events {
+        abstract_event(&mut out, event);
     }
     for fault in &report.faults {
         one(&mut out, fault, report, paint);
@@ -35,6 +38,33 @@ pub(crate) fn check(report: &CheckReport, paint: Paint) -> String {
         let _ = writeln!(out, "SUMMARY: wherefore: {} {}", fault.rule, summary(fault));
     }
     out
+}
+
+fn abstract_event(out: &mut String, e: &AbstractEvent) {
+    let what = match &e.what {
+        EventKind::Malloc {
+            block,
+            size,
+            begin,
+            by,
+        } => format!("malloc  block {block}, {size} bytes at {begin:#x}, by {by}"),
+        EventKind::Free { block, by } => format!("free    block {block}, by {by}"),
+        EventKind::Read { block, index, size } => {
+            format!("read    block {block} at {index}, {size} bytes")
+        }
+        EventKind::Write { block, index, size } => {
+            format!("write   block {block} at {index}, {size} bytes")
+        }
+        EventKind::Call { function, .. } => format!("call    {function}"),
+        EventKind::Ret { function, value } => format!("ret     {function}: {value:#x}"),
+    };
+    let place = e.place.as_ref().map(|p| format!("  {p}"));
+    let _ = writeln!(
+        out,
+        "{:>12}  {what}{}",
+        number(e.step),
+        place.unwrap_or_default()
+    );
 }
 
 /// Where, in the user's own terms.

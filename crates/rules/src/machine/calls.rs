@@ -411,6 +411,8 @@ impl Machine {
             }
             Event::Exec => {
                 self.heap = Heap::default();
+                // Its blocks are gone with the heap.
+                self.accesses = self.accesses.take().map(|_| Vec::new());
                 self.memory = Shadow::new();
                 self.now = Thread::new();
                 self.others.clear();

@@ -16,6 +16,19 @@ impl Machine {
         if !what.write && self.now.lenient > 0 {
             return;
         }
+        if from > DIFFERENCE
+            && let Some(list) = &mut self.accesses
+            && list.len() < MOST_NOTED
+        {
+            list.push(Noted {
+                step,
+                pc,
+                block: from,
+                address: what.address,
+                size: what.size,
+                write: what.write,
+            });
+        }
         let mut pointer = what.address;
         if from > DIFFERENCE {
             let block = self.heap.block(from);
@@ -120,7 +133,14 @@ impl Machine {
         context: Context<'_>,
         redex: &Redex,
     ) {
-        if self.suspects.len() >= MOST || self.seen.contains(&(rule, context.pc)) {
+        // An access is told of once. All calls of a function begin at the same place, and which of them are
+        // alike is seen when their callers are.
+        let most = match redex {
+            Redex::Call { .. } | Redex::Return { .. } => MOST_CALLS,
+            _ => 1,
+        };
+        let seen = self.seen.get(&(rule, context.pc)).copied();
+        if self.suspects.len() >= MOST || seen >= Some(most) {
             return;
         }
         let checked = &self.rules[rule];
@@ -161,9 +181,9 @@ impl Machine {
             certain,
             releaser: context.releaser.to_owned(),
         });
-        // One place is told of once; what is not certain may become so later.
+        // What is not certain may become so later.
         if certain {
-            self.seen.insert((rule, context.pc));
+            *self.seen.entry((rule, context.pc)).or_default() += 1;
             if let Some(enough) = &self.enough {
                 enough.store(true, Ordering::Relaxed);
             }
@@ -228,7 +248,7 @@ impl Machine {
         }
         let (begin, size) = self.heap.bounds(from);
         let offset = at.wrapping_sub(begin);
-        if offset < size && size - offset >= len {
+        if offset < size && size - offset >= len && !self.curious {
             return;
         }
         let register = [7u8, 6, 2, 1, 8, 9][n as usize];

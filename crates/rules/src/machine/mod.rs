@@ -22,7 +22,7 @@ use std::sync::{Arc, Mutex};
 use flow::Values;
 use functions::{Effect, Extent, Function, Model, Role};
 use image::effects::Size;
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 use tape::{Event, Listener, Part, Shape};
 
 use crate::eval::{Bindings, CallEvent, Facts, Value, holds};
@@ -38,8 +38,12 @@ use shadow::{Cell, Shadow};
 const RED_ZONE: u64 = 128;
 /// Faults that are kept; a broken loop makes millions.
 const MOST: usize = 1000;
+/// Faults of calls of one function that are kept for one rule.
+const MOST_CALLS: u32 = 100;
 /// A pointer further than this from its block is not one into it: some arithmetic was not followed.
 const FAR: u64 = 1 << 20;
+/// Accesses that are listed.
+pub const MOST_NOTED: usize = 1_000_000;
 
 /// What is known of the program's code. It grows while modules are loaded, before they run.
 #[derive(Debug, Default)]
@@ -92,6 +96,17 @@ pub enum Redex {
     },
     /// The program ends.
     End,
+}
+
+/// A read or write through a pointer that came from a block.
+#[derive(Clone, Copy, Debug)]
+pub struct Noted {
+    pub step: u64,
+    pub pc: u64,
+    pub block: BlockId,
+    pub address: u64,
+    pub size: u64,
+    pub write: bool,
 }
 
 /// A function that has been entered.
@@ -157,7 +172,10 @@ pub struct Machine {
     step: u64,
     begun: bool,
     pub suspects: Vec<Suspect>,
-    seen: FxHashSet<(usize, u64)>,
+    /// If they are asked for: accesses to blocks.
+    pub accesses: Option<Vec<Noted>>,
+    /// How often each rule fired at each place.
+    seen: FxHashMap<(usize, u64), u32>,
     derefs: Vec<usize>,
     /// Rules of accesses that need a look at all of them.
     curious: bool,
@@ -206,7 +224,8 @@ impl Machine {
             step: 0,
             begun: false,
             suspects: Vec::new(),
-            seen: FxHashSet::default(),
+            accesses: None,
+            seen: FxHashMap::default(),
             derefs,
             curious,
             patterns,
@@ -219,6 +238,12 @@ impl Machine {
     /// Where the main thread's stack is.
     pub fn set_stack(&mut self, stack: (u64, u64)) {
         self.stack = stack;
+    }
+
+    /// Keeps a list of all accesses to blocks.
+    pub fn note_accesses(&mut self) {
+        self.curious = true;
+        self.accesses = Some(Vec::new());
     }
 
     fn learn(&mut self, shapes: &[Shape]) {
