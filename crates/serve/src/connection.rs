@@ -64,16 +64,29 @@ impl Incoming {
         }
     }
 
-    /// The next byte; None when the debugger has gone, or it is `over`.
-    pub(crate) fn next(&mut self, over: &dyn Fn() -> bool) -> Option<u8> {
-        while self.ready.is_empty() && !self.closed && !over() {
+    /// The next packet, or byte outside of packets; None when the debugger has gone, or it is `over`.
+    pub(crate) fn next(&mut self, over: &dyn Fn() -> bool) -> Option<Vec<u8>> {
+        while !self.closed && !over() {
+            if let Some(n) = self.first_packet() {
+                return Some(self.ready.drain(..n).collect());
+            }
             match self.from.recv_timeout(PATIENCE) {
                 Ok(bytes) => self.ready.extend(bytes),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => self.closed = true,
             }
         }
-        self.ready.pop_front()
+        let n = self.first_packet()?;
+        Some(self.ready.drain(..n).collect())
+    }
+
+    /// The length of what comes first, if all of it is there: `$...#` and two digits, or one byte.
+    fn first_packet(&self) -> Option<usize> {
+        if *self.ready.front()? != b'$' {
+            return Some(1);
+        }
+        let end = self.ready.iter().position(|b| *b == b'#')?;
+        Some(end + 3).filter(|n| *n <= self.ready.len())
     }
 
     fn poll(&mut self) {
@@ -101,7 +114,7 @@ impl Incoming {
 
     pub(crate) fn closed(&mut self) -> bool {
         self.poll();
-        self.closed && self.ready.is_empty()
+        self.closed && self.first_packet().is_none()
     }
 
     /// The guest has stopped: what was said meanwhile is answered by that, or still to be answered.
@@ -124,6 +137,8 @@ impl Incoming {
 pub(crate) struct Outgoing {
     to: Box<dyn Write>,
     buffer: Vec<u8>,
+    /// The next packet that begins so gets this at its end.
+    more: Option<(&'static str, String)>,
 }
 
 impl Outgoing {
@@ -131,15 +146,62 @@ impl Outgoing {
         Outgoing {
             to,
             buffer: Vec::new(),
+            more: None,
         }
     }
 
     /// Has the debugger print something; it listens for that while the guest runs.
     pub(crate) fn tell(&mut self, text: &str) -> io::Result<()> {
         let body: String = text.bytes().map(|b| format!("{b:02x}")).collect();
-        let sum = body.bytes().fold(b'O', u8::wrapping_add);
-        self.write_all(format!("$O{body}#{sum:02x}").as_bytes())?;
+        self.answer(format!("O{body}").as_bytes())
+    }
+
+    pub(crate) fn acknowledge(&mut self) {
+        self.buffer.push(b'+');
+    }
+
+    /// Sends a packet.
+    pub(crate) fn answer(&mut self, body: &[u8]) -> io::Result<()> {
+        self.put(body);
         self.flush()
+    }
+
+    /// Says more at the end of the next packet, which begins with `start`: `name:value`, after a `;`.
+    pub(crate) fn add(&mut self, start: &'static str, more: String) {
+        self.more = Some((start, more));
+    }
+
+    fn put(&mut self, body: &[u8]) {
+        let sum = body.iter().copied().fold(0, u8::wrapping_add);
+        self.buffer.push(b'$');
+        self.buffer.extend_from_slice(body);
+        self.buffer
+            .extend_from_slice(format!("#{sum:02x}").as_bytes());
+    }
+
+    /// The packet that the stub is about to send, with what is to be added.
+    fn add_more(&mut self) {
+        let Some((start, more)) = self.more.take() else {
+            return;
+        };
+        let begin = self.buffer.iter().position(|b| *b == b'$');
+        let end = self.buffer.len().checked_sub(3);
+        let (Some(begin), Some(end)) = (begin, end) else {
+            return;
+        };
+        let Some(body) = self.buffer.get(begin + 1..end) else {
+            return;
+        };
+        if !body.starts_with(start.as_bytes()) {
+            return;
+        }
+        let mut body = body.to_vec();
+        self.buffer.truncate(begin);
+        if body.last() != Some(&b';') {
+            body.push(b';');
+        }
+        body.extend_from_slice(more.as_bytes());
+        self.put(&body);
     }
 }
 
@@ -157,6 +219,9 @@ impl Connection for Outgoing {
     }
 
     fn flush(&mut self) -> io::Result<()> {
+        if self.buffer.contains(&b'$') {
+            self.add_more();
+        }
         let sent = self.to.write_all(&self.buffer);
         self.buffer.clear();
         sent.and_then(|()| self.to.flush())

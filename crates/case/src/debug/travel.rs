@@ -116,6 +116,7 @@ impl Session {
                         return Ok(why);
                     }
                 }
+                Why::Breakpoint if self.passes_by() => {}
                 why => return Ok(why),
             }
         }
@@ -415,7 +416,8 @@ impl Session {
         }
         // A run does not stop where it begins.
         self.go(lo.saturating_sub(1))?;
-        let begin = lo == 0 && self.breakpoints.contains_key(&self.replay.regs().rip);
+        let begin =
+            lo == 0 && self.breakpoints.contains_key(&self.replay.regs().rip) && !self.passes_by();
         let mut best = begin.then_some((0, Why::Breakpoint));
         if hi - lo > FIRST {
             self.mark()?;
@@ -423,6 +425,7 @@ impl Session {
         let until = self.until(Some(hi));
         loop {
             let guess = match self.run(&until)? {
+                Halt::Stop(_) if self.passes_by() => continue,
                 Halt::Stop(_) => Why::Breakpoint,
                 Halt::Access => {
                     let any = self.watches.first().copied();
