@@ -286,6 +286,10 @@ fn lbreak_stops_at_the_calls_that_are_meant() {
     check(&format!("lbreak strlen if access {other} 2"), &["length"]);
     check(&format!("lbreak strcpy if access {late}"), &["long"]);
     check(&format!("lbreak strlen if write {other}"), &[]);
+    // Expressions are taken as they are when it is set.
+    check("lbreak malloc if arg1==2*100", &["second"]);
+    check("lbreak strcpy if write &text[8] 4", &["long"]);
+    check("lbreak strcpy if write other", &["other"]);
     // One that is deleted stops nothing.
     let deleted = "break calls\ncontinue\ndelete\nlbreak strcpy\ncontinue\nldelete 1\ncontinue\n";
     let all = dialogue(&p, deleted);
@@ -311,7 +315,7 @@ fn lbreak_says_what_it_does_not_understand() {
         ("lbreak free if ret=1", "write argN==VALUE"),
         ("lbreak free if write", "write argN==VALUE"),
         ("lbreak free if touch", "`touch` is not known"),
-        ("lbreak free if arg1==x", "`x` is not a number"),
+        ("lbreak free if arg1==x", "No symbol \"x\""),
     ];
     contains(answer(&all, "lbreak", 0), &["name of a function"]);
     for (command, why) in wrong {

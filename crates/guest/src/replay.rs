@@ -421,8 +421,8 @@ impl Replay {
         let first_pc = self.engine.regs.rip;
         let mut past = Some(first_pc);
         loop {
+            let step = self.engine.step()?;
             if until.signals {
-                let step = self.engine.step()?;
                 if until.step.is_some_and(|goal| step >= goal) {
                     return Ok(Halt::Step);
                 }
@@ -432,10 +432,9 @@ impl Replay {
                     return Ok(Halt::Signal(pending.signal));
                 }
             }
-            if let Some(end) = self.due_signals()? {
+            if let Some(end) = self.due_signals(step)? {
                 return self.finish(end);
             }
-            let step = self.engine.step()?;
             if until.step.is_some_and(|goal| step >= goal) {
                 return Ok(Halt::Step);
             }
@@ -497,7 +496,7 @@ impl Replay {
             } else if here && self.at_call {
                 self.at_call = false;
                 self.engine.past_armed(1)?
-            } else if here && (self.stops.has(self.engine.regs.rip) || watching.waits()) {
+            } else if here && (watching.waits() || self.begins_at_stop(until)?) {
                 self.engine.past_armed(1)?
             } else {
                 watching.begin(&mut self.engine)?;
@@ -646,6 +645,13 @@ impl Replay {
                 return self.finish(end);
             }
         }
+    }
+
+    /// There is a stop where the run begins that has to be stepped over.
+    fn begins_at_stop(&mut self, until: &Until) -> Result<bool, Error> {
+        let there = self.stops.has(self.engine.regs.rip);
+        // With watches a run may be repeated from where it began.
+        Ok(there && !(until.watches.is_empty() && self.stops.let_pass(&mut self.engine)?))
     }
 
     /// Goes to a step that the guest was at before, showing nothing again.

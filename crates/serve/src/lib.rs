@@ -18,12 +18,13 @@ mod registers;
 mod slices;
 mod target;
 
-use std::io::{Read, Write};
+use std::io::Write;
 
 use gdbstub::common::Signal;
 use gdbstub::stub::state_machine::GdbStubStateMachine;
 use gdbstub::stub::{DisconnectReason, GdbStubBuilder, MultiThreadStopReason};
 
+pub use connection::Source;
 use connection::{Incoming, Outgoing};
 use packets::Packets;
 use target::Served;
@@ -31,17 +32,19 @@ use target::Served;
 /// Commands for gdb, in its Python.
 pub const COMMANDS: &str = include_str!("wherefore.py");
 
-/// Bytes of a packet: large enough for files to be read in few of them.
-const PACKET: usize = 0x20000;
+/// Bytes of a packet: large enough for files to be read in few of them. The stub looks through all of its
+/// buffer for each packet, so that a larger one would cost more than it saves.
+const PACKET: usize = 0x2000;
 
 /// Serves one debugger over a connection, until it goes away or it is `over`.
 pub fn serve(
     session: case::Session,
-    reader: impl Read + Send + 'static,
+    reader: Box<dyn Source>,
     writer: impl Write + 'static,
     over: &dyn Fn() -> bool,
 ) -> Result<(), String> {
-    let mut incoming = Incoming::new(reader, session.interrupter());
+    let incoming = Incoming::new(reader, session.interrupter());
+    let mut incoming = incoming.map_err(|e| e.to_string())?;
     let mut target = Served::new(session)?;
     let stub = GdbStubBuilder::new(Outgoing::new(Box::new(writer)))
         .packet_buffer_size(PACKET)

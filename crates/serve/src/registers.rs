@@ -65,6 +65,8 @@ const GENERAL: [&str; 24] = [
 ];
 /// Of `GENERAL` and, behind them, the two bases.
 const RIP: usize = 16;
+/// So many of them come before the segments.
+const COMPUTES: usize = 18;
 const FS_BASE: usize = 24;
 
 fn general(r: &mut UserRegs) -> [&mut u64; 26] {
@@ -233,16 +235,17 @@ impl Layout {
         out
     }
 
-    /// The general registers as a stop reply has them: `number:bytes;` for each.
+    /// The registers that code computes with, as a stop reply has them: `number:bytes;` for each.
     pub(crate) fn general(&self, regs: &UserRegs) -> String {
-        let mut out = String::new();
-        for (n, r) in self.list.iter().enumerate() {
+        let digit = |n: u8| char::from(b"0123456789abcdef"[usize::from(n & 15)]);
+        let mut out = String::with_capacity(512);
+        for (n, r) in self.list.iter().enumerate().take(COMPUTES) {
             let Some(value) = self.general_value(n, regs) else {
                 continue;
             };
             let _ = write!(out, "{n:x}:");
             for b in &value.to_le_bytes()[..r.size] {
-                let _ = write!(out, "{b:02x}");
+                out.extend([digit(b >> 4), digit(*b)]);
             }
             out.push(';');
         }

@@ -531,7 +531,10 @@ impl ExecFile for Served {
 impl ExtendedMode for Served {
     /// The recording from its beginning; what the program is called with cannot be changed.
     fn run(&mut self, _: Option<&[u8]>, _: Args<'_, '_>) -> TargetResult<Pid, Self> {
-        self.session.restart().map_err(|_| TargetError::NonFatal)?;
+        // After its end a command may have put it elsewhere, and there it is.
+        if !(self.over && self.session.take_moved()) {
+            self.session.restart().map_err(|_| TargetError::NonFatal)?;
+        }
         self.over = false;
         Ok(tid(self.session.pid()))
     }

@@ -1,6 +1,7 @@
 # Commands of wherefore inside gdb. Each of them asks the server with `monitor`; when the guest has
 # been put elsewhere, gdb is made to look again.
 
+import os
 import re
 
 import gdb
@@ -20,7 +21,9 @@ def ask(text):
 
 def look():
     """Has gdb see where the guest is, and show it as at any stop."""
-    shown = gdb.execute("stepi", to_string=True)
+    # One that has ended is not there for gdb until it is started again.
+    ended = gdb.selected_inferior().pid == 0
+    shown = gdb.execute("starti" if ended else "stepi", to_string=True)
     lines = shown.splitlines()
     noise = ("Program stopped.", "Continuing.")
     lines = [line for line in lines if line and not line.endswith(noise)]
@@ -35,7 +38,7 @@ def run(text):
         look()
 
 
-def command(name, verb, text, complete=gdb.COMPLETE_NONE, kind=gdb.COMMAND_RUNNING):
+def command(name, verb, text, complete=gdb.COMPLETE_NONE, kind=gdb.COMMAND_RUNNING, rewrite=str):
     """Makes a command of gdb's out of one of the server's."""
 
     class Passed(gdb.Command):
@@ -50,7 +53,7 @@ def command(name, verb, text, complete=gdb.COMPLETE_NONE, kind=gdb.COMMAND_RUNNI
 
         def invoke(self, argument, from_tty):
             self.dont_repeat()
-            run((verb + " " + argument).strip())
+            run((verb + " " + rewrite(argument)).strip())
 
     if callable(complete):
         Passed.complete = lambda self, text, word: complete(text, word)
@@ -84,6 +87,26 @@ def one_of(verb, *words):
         return beginning(word, list(words) + [n.group() for n in numbers if n])
 
     return complete
+
+
+def number(text):
+    """A number, or the value of an expression."""
+    try:
+        return str(int(text, 0))
+    except ValueError:
+        value = gdb.parse_and_eval(text)
+        return str(int(value.cast(gdb.lookup_type("unsigned long"))))
+
+
+def with_numbers(text):
+    """The condition of a library breakpoint, with numbers for expressions."""
+    found = re.match(r"(.* if\s+(?:arg\d+|ret)\s*==)(.*)$", text)
+    if found:
+        return found.group(1) + number(found.group(2).strip())
+    found = re.match(r"(.* if\s+(?:write|read|access)\s+)(.*?)(\s+\d+)?$", text)
+    if found:
+        return found.group(1) + number(found.group(2).strip()) + (found.group(3) or "")
+    return text
 
 
 def call_then_condition(text, word):
@@ -152,8 +175,9 @@ The part begins when the line of `on` is first executed, and ends when that of `
 `record off` makes it the whole run again. The recording itself is there already.""", place_then("on", "off"))
 command("lbreak", "lbreak", """Stop at calls of a library function.
 lbreak FUNCTION [if argN==VALUE | if ret==VALUE | if write|read|access ADDRESS [SIZE]]
-The program stops at the call, before it is made, also for what the call will return or
-touch.""", call_then_condition, kind=gdb.COMMAND_BREAKPOINTS)
+VALUE and ADDRESS may be expressions, taken as they are at present. The program stops at the
+call, before it is made, also for what the call will return or touch.""", call_then_condition,
+        kind=gdb.COMMAND_BREAKPOINTS, rewrite=with_numbers)
 command("info lbreaks", "lbreaks", """List the breakpoints at library calls.""", kind=gdb.COMMAND_STATUS)
 command("ldelete", "ldelete", """Delete a breakpoint at library calls: ldelete ID""", one_of("lbreaks"),
         kind=gdb.COMMAND_BREAKPOINTS)
@@ -219,6 +243,43 @@ where $pc                        how the program came to where it is"""
 
     def invoke(self, argument, from_tty):
         print(self.__doc__)
+
+
+class Closeness:
+    """Keeps gdb on the server's CPU while the program runs: a word from one to the other then costs a
+fraction. When gdb waits for its user it is free again, as is what the user starts from there."""
+
+    def __init__(self):
+        self.cpu = None
+        self.free = None
+
+    def look(self):
+        said, _ = ask("cpu")
+        self.cpu = int(said[0]) if said else None
+        gdb.events.cont.connect(self.on)
+        gdb.events.stop.connect(self.off)
+        gdb.events.exited.connect(self.off)
+
+    def on(self, event):
+        if self.free is None and self.cpu is not None:
+            self.free = os.sched_getaffinity(0)
+            os.sched_setaffinity(0, {self.cpu})
+            # The program stops many times before its user hears of it.
+            gdb.events.cont.disconnect(self.on)
+
+    def off(self, event):
+        if self.free is not None:
+            os.sched_setaffinity(0, self.free)
+            self.free = None
+            gdb.events.cont.connect(self.on)
+
+
+def stay_close():
+    """For a server on this machine."""
+    try:
+        Closeness().look()
+    except (gdb.error, gdb.GdbError, OSError, ValueError):
+        pass
 
 
 def stopped(event):

@@ -99,8 +99,10 @@ impl Session {
     /// To the next breakpoint, marked step or call that stops the guest.
     fn on(&mut self) -> Result<Why, Error> {
         loop {
-            let here = self.step()?;
-            let mark = self.marks.range(here + 1..).next().copied();
+            let mark = match self.marks.is_empty() {
+                true => None,
+                false => self.marks.range(self.step()? + 1..).next().copied(),
+            };
             let mut until = self.until(mark);
             let own = self.library_stops();
             until.stops.extend(&own);

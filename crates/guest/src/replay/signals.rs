@@ -3,13 +3,12 @@
 use super::*;
 
 impl Replay {
-    /// Delivers the signals that the recording has at the present step.
-    pub(super) fn due_signals(&mut self) -> Result<Option<End>, Error> {
+    /// Delivers the signals that the recording has at `step`, the present one.
+    pub(super) fn due_signals(&mut self, step: u64) -> Result<Option<End>, Error> {
         if self.edited {
             return self.own_signals();
         }
         loop {
-            let step = self.engine.step()?;
             match &self.next {
                 Some(e) if e.kind == Kind::Signal && e.step == step => {}
                 Some(e) if e.kind == Kind::Memory && e.step == step => {
