@@ -22,10 +22,10 @@ use std::time::Instant;
 use serde::Serialize;
 
 use crate::Error;
-use crate::meta::{Ended, Meta};
+use crate::meta::Ended;
 use crate::replay::Audience;
 use crate::run::{self, RunRequest, Stuck, Surroundings};
-use crate::store::{RecordingName, Store};
+use crate::store::{Finished, RecordingName, Store};
 use watch::Watched;
 
 #[derive(Clone, Debug, Default)]
@@ -83,12 +83,7 @@ pub(crate) fn check(
         }
         None => request.recording.clone(),
     };
-    let name = store.resolve(recording.as_deref())?;
-    let folder = store.path(&name);
-    let meta = Meta::read(&name, &folder)?;
-    if let Ended::Running { pid, .. } = meta.ended {
-        return Err(Error::Running { name, pid });
-    }
+    let Finished { name, folder, meta } = store.finished(recording.as_deref())?;
     let begun = Instant::now();
     let mut watched = Watched::of(&name, &folder, &meta, &chosen, !request.all, audience)?;
     let watch_seconds = begun.elapsed().as_secs_f64();

@@ -2,9 +2,6 @@
 
 use super::*;
 
-/// Bytes that one instruction may copy; what is said to be more is not believed.
-const LARGEST_COPY: u64 = 16 << 20;
-
 impl Machine {
     pub(super) fn record(&mut self, bytes: &[u8], shape: u32) -> usize {
         let (n, s) = &self.shapes[shape as usize];
@@ -225,9 +222,7 @@ impl Machine {
                 let mut list = Vec::new();
                 plan.spots[*from as usize].stretches(values, &mut list);
                 plan.spots[*to as usize].stretches(values, &mut list);
-                if let [(from, len), (to, _)] = list[..]
-                    && len <= LARGEST_COPY
-                {
+                if let [(from, len), (to, _)] = list[..] {
                     self.memory.copy(to, from, len);
                 }
             }
