@@ -5,6 +5,7 @@
 //! our waited-for children before and after. The three are measured in turn, round by round, so that a machine that
 //! slows down slows all of them down, and the least of each is kept, because interference only ever adds.
 
+mod debug;
 mod slice;
 mod threads;
 mod trace;
@@ -80,6 +81,7 @@ pub(crate) fn run(args: &[String]) -> Result<bool> {
     let subject = match what {
         "engine" => ENGINE,
         "check" => CHECK,
+        "debug" => return debug::run(rest),
         "slice" => return slice::run(rest),
         "threads" => return threads::run(rest),
         "trace" => return trace::run(rest),
@@ -97,7 +99,7 @@ pub(crate) fn run(args: &[String]) -> Result<bool> {
         }
         "locate" => return crate::locate::bench(rest),
         _ => bail!(
-            "there are `bench engine`, `check`, `threads`, `checkpoints`, `trace`, `slice` and `locate`"
+            "there are `bench engine`, `check`, `debug`, `threads`, `checkpoints`, `trace`, `slice` and `locate`"
         ),
     };
     let flags = Flags::parse(rest, &["--json", "--runs"])?;

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::Stdio;
 
 use harness::Place;
+use harness::gdb::{debug, told};
 
 /// Without what differs from machine to machine: addresses, steps, and the compiler's choice of
 /// instructions.
@@ -108,4 +109,69 @@ fn the_example_of_locate_is_what_it_prints() {
             );
         }
     }
+}
+
+/// A transcript of the manual: what was typed, and the lines that it shows of what was printed.
+fn transcript(section: &str) -> Vec<(String, Vec<String>)> {
+    let mut out: Vec<(String, Vec<String>)> = Vec::new();
+    for line in section.lines().filter_map(|l| l.strip_prefix("    ")) {
+        if let Some(command) = line.strip_prefix("(gdb) ") {
+            out.push((command.to_owned(), Vec::new()));
+        } else if let Some((_, shown)) = out.last_mut() {
+            shown.push(line.to_owned());
+        }
+    }
+    out
+}
+
+/// What is shown of each command is printed by it, in that order.
+#[test]
+fn the_stories_of_debug_are_what_gdb_prints() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let manual = std::fs::read_to_string(root.join("docs/debug.md")).unwrap();
+    for name in ["wrong_count", "stale_device"] {
+        let start = format!("$ wherefore debug -- ./{name}\n");
+        let section = manual.split(&start).nth(1).expect("a story");
+        let section = section.split("\n## ").next().unwrap();
+        let told_in_manual = transcript(section);
+        assert!(told_in_manual.len() > 8, "{name}");
+        let p = Place::new();
+        let program = p.guest(&format!("debug/{name}.c"), &["-O0"]);
+        p.run(&program, &[]).dies(11);
+        let commands: String = (told_in_manual.iter())
+            .map(|(c, _)| format!("{c}\n"))
+            .collect();
+        let ran = debug(&p, &commands);
+        for ((command, shown), (_, printed)) in told_in_manual.iter().zip(told(&ran, &commands)) {
+            let printed = plain(&printed);
+            let mut rest = printed.iter();
+            for line in plain(&shown.join("\n")) {
+                assert!(
+                    rest.any(|l| *l == line),
+                    "{name}: {command} does not print {line:?}:\n{}",
+                    printed.join("\n")
+                );
+            }
+        }
+    }
+}
+
+/// As `steady`, and without folders, numbers of processes and addresses.
+fn plain(text: &str) -> Vec<String> {
+    let words = |l: &str| -> Vec<String> {
+        l.split_whitespace()
+            .map(|w| match w.rsplit_once('/') {
+                Some((_, name)) => name.to_owned(),
+                None => w.to_owned(),
+            })
+            .map(|w| match w.trim_end_matches([')', ',']) {
+                "ADDRESS" => "~".to_owned(),
+                number if number.len() > 3 && number.bytes().all(|b| b.is_ascii_digit()) => {
+                    "~".to_owned()
+                }
+                _ => w,
+            })
+            .collect()
+    };
+    steady(text).iter().map(|l| words(l).join(" ")).collect()
 }

@@ -201,7 +201,7 @@ impl Replay {
         let original = self.describe(self.engine.tracee, objects)?;
         let (shown_to, put_out, at_call, resume_call) =
             (self.shown_to, self.put_out, self.at_call, self.resume_call);
-        let announced = self.announced;
+        let announced = self.announced.clone();
         let space = self.engine.space;
         self.engine.tracee = copy;
         self.engine.memory = Memory::of(copy.0);

@@ -174,8 +174,8 @@ pub struct Replay {
     pub(crate) spacing: Spacing,
     /// The guest stands before a system call that was announced already.
     pub(crate) at_call: bool,
-    /// The step at which a signal was announced that the guest has yet to get.
-    pub(crate) announced: Option<u64>,
+    /// The step at which a signal was announced that the guest has yet to get, and its `siginfo_t`.
+    pub(crate) announced: Option<(u64, Box<[u8; 128]>)>,
     interrupt: Arc<AtomicBool>,
     pub(crate) limits: Limits,
     checkpointing: bool,
@@ -421,21 +421,20 @@ impl Replay {
         let first_pc = self.engine.regs.rip;
         let mut past = Some(first_pc);
         loop {
+            let step = self.engine.step()?;
             if until.signals {
-                let step = self.engine.step()?;
                 if until.step.is_some_and(|goal| step >= goal) {
                     return Ok(Halt::Step);
                 }
-                if let Some(signal) = self.signal_due(step)
-                    && self.announce(step)
+                if let Some(pending) = self.signal_due(step)?
+                    && self.announce(step, &pending)
                 {
-                    return Ok(Halt::Signal(signal));
+                    return Ok(Halt::Signal(pending.signal));
                 }
             }
-            if let Some(end) = self.due_signals()? {
+            if let Some(end) = self.due_signals(step)? {
                 return self.finish(end);
             }
-            let step = self.engine.step()?;
             if until.step.is_some_and(|goal| step >= goal) {
                 return Ok(Halt::Step);
             }
@@ -497,7 +496,7 @@ impl Replay {
             } else if here && self.at_call {
                 self.at_call = false;
                 self.engine.past_armed(1)?
-            } else if here && (self.stops.has(self.engine.regs.rip) || watching.waits()) {
+            } else if here && (watching.waits() || self.begins_at_stop(until)?) {
                 self.engine.past_armed(1)?
             } else {
                 watching.begin(&mut self.engine)?;
@@ -558,21 +557,18 @@ impl Replay {
                         }
                     }
                 }
-                Stop::Fault { signal, .. }
-                    if until.signals && self.announce(self.engine.step()?) =>
-                {
-                    return Ok(Halt::Signal(signal));
-                }
-                Stop::NoCode if until.signals && self.announce(self.engine.step()?) => {
-                    return Ok(Halt::Signal(libc::SIGSEGV));
-                }
-                Stop::Fault { signal, info } => self.fault(Pending { signal, info })?,
-                Stop::NoCode => {
-                    let info = special::no_code_info(&self.engine);
-                    self.fault(Pending {
-                        signal: libc::SIGSEGV,
-                        info,
-                    })?
+                Stop::Fault { .. } | Stop::NoCode => {
+                    let pending = match stop {
+                        Stop::Fault { signal, info } => Pending { signal, info },
+                        _ => Pending {
+                            signal: libc::SIGSEGV,
+                            info: special::no_code_info(&self.engine),
+                        },
+                    };
+                    if until.signals && self.announce(self.engine.step()?, &pending) {
+                        return Ok(Halt::Signal(pending.signal));
+                    }
+                    self.fault(pending)?
                 }
                 Stop::Armed => {
                     let pc = self.engine.regs.rip;
@@ -651,18 +647,11 @@ impl Replay {
         }
     }
 
-    /// The signal that the recording has at the present step.
-    fn signal_due(&self, step: u64) -> Option<i32> {
-        let due = |e: &&Event| e.kind == Kind::Signal && e.step == step && !self.edited;
-        self.next.as_ref().filter(due).map(|e| e.nr as i32)
-    }
-
-    /// Whether a signal at `step` is still to be announced; it is then.
-    fn announce(&mut self, step: u64) -> bool {
-        let news = self.announced != Some(step);
-        self.announced = Some(step);
-        self.stops.counted |= news;
-        news
+    /// There is a stop where the run begins that has to be stepped over.
+    fn begins_at_stop(&mut self, until: &Until) -> Result<bool, Error> {
+        let there = self.stops.has(self.engine.regs.rip);
+        // With watches a run may be repeated from where it began.
+        Ok(there && !(until.watches.is_empty() && self.stops.let_pass(&mut self.engine)?))
     }
 
     /// Goes to a step that the guest was at before, showing nothing again.

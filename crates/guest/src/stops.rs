@@ -3,12 +3,19 @@
 //! Each address with a stop has one countdown in the thread's page, which translated code counts
 //! down by itself: stopping at the millionth execution costs one stop. Several stops at the same
 //! address share it; the countdown is always loaded with the nearest of them.
+//!
+//! Code with a countdown is translated anew when the countdown is taken away. A debugger runs from one
+//! breakpoint to the next and sets the same ones each time, so the countdowns of a run that has ended are
+//! left in the code for a while: they are *idle*, and run out after more steps than there are.
 
 use std::collections::BTreeMap;
 
 use crate::Error;
 use crate::engine::Engine;
 use crate::layout::slot;
+
+/// Idle countdowns that are kept.
+const MOST_IDLE: usize = 64;
 
 /// What a stop at an address is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,8 +31,14 @@ struct Address {
     slot: u32,
     /// What the countdown was loaded with.
     loaded: u64,
-    /// Executions left, as of that moment, for each purpose.
+    /// Executions left, as of that moment, for each purpose; none if it is idle.
     wanted: Vec<(u64, Purpose)>,
+}
+
+impl Address {
+    fn is_idle(&self) -> bool {
+        self.wanted.is_empty()
+    }
 }
 
 /// All armed stops of a replay.
@@ -40,7 +53,25 @@ pub(crate) struct Stops {
 
 impl Stops {
     pub(crate) fn has(&self, pc: u64) -> bool {
-        self.at.contains_key(&pc)
+        self.at.get(&pc).is_some_and(|a| !a.is_idle())
+    }
+
+    /// The run that begins where the guest stands does not count the instruction there. False if it
+    /// cannot be counted out, because edits count it.
+    pub(crate) fn let_pass(&mut self, engine: &mut Engine) -> Result<bool, Error> {
+        let pc = engine.regs.rip;
+        let Some(a) = self.at.get_mut(&pc) else {
+            return Ok(false);
+        };
+        if a.wanted.iter().any(|w| matches!(w.1, Purpose::Edit(_))) {
+            return Ok(false);
+        }
+        settle(a, engine)?;
+        for w in &mut a.wanted {
+            w.0 += 1;
+        }
+        load(a, pc, engine)?;
+        Ok(true)
     }
 
     /// Stops before the `nth` execution of `pc` from here on.
@@ -58,6 +89,15 @@ impl Stops {
             settle(a, engine)?;
             a.wanted.push((nth, purpose));
             return load(a, pc, engine);
+        }
+        let idle = self.at.values().filter(|a| a.is_idle()).count();
+        if idle >= MOST_IDLE || self.at.len() >= slot::MAX_STOPS as usize {
+            self.at.retain(|&pc, a| {
+                if a.is_idle() {
+                    engine.disarm(pc);
+                }
+                !a.is_idle()
+            });
         }
         let used: Vec<u32> = self.at.values().map(|a| a.slot).collect();
         let slot = (0..slot::MAX_STOPS)
@@ -107,7 +147,7 @@ impl Stops {
             return Ok(due);
         }
         let pc = engine.regs.rip;
-        let Some(a) = self.at.get_mut(&pc) else {
+        let Some(a) = self.at.get_mut(&pc).filter(|a| !a.is_idle()) else {
             return Ok(due);
         };
         settle(a, engine)?;
@@ -121,12 +161,7 @@ impl Stops {
                 *n != 0
             }
         });
-        if a.wanted.is_empty() {
-            self.at.remove(&pc);
-            engine.disarm(pc);
-        } else {
-            load(a, pc, engine)?;
-        }
+        load(a, pc, engine)?;
         Ok(due)
     }
 
@@ -138,12 +173,7 @@ impl Stops {
         settle(a, engine)?;
         let due = a.wanted.iter().filter(|w| w.0 == 0).map(|w| w.1).collect();
         a.wanted.retain(|w| w.0 != 0);
-        if a.wanted.is_empty() {
-            self.at.remove(&pc);
-            engine.disarm(pc);
-        } else {
-            load(a, pc, engine)?;
-        }
+        load(a, pc, engine)?;
         Ok(due)
     }
 
@@ -154,20 +184,13 @@ impl Stops {
         gone: impl Fn(Purpose) -> bool,
     ) -> Result<(), Error> {
         self.here.retain(|&id| !gone(Purpose::Edit(id)));
-        let mut empty = Vec::new();
         for (&pc, a) in &mut self.at {
-            let before = a.wanted.len();
+            if !a.wanted.iter().any(|w| gone(w.1)) {
+                continue;
+            }
             settle(a, engine)?;
             a.wanted.retain(|w| !gone(w.1));
-            if a.wanted.is_empty() {
-                empty.push(pc);
-            } else if a.wanted.len() != before {
-                load(a, pc, engine)?;
-            }
-        }
-        for pc in empty {
-            self.at.remove(&pc);
-            engine.disarm(pc);
+            load(a, pc, engine)?;
         }
         Ok(())
     }

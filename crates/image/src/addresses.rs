@@ -132,6 +132,14 @@ impl Program {
         out
     }
 
+    /// The address of a variable, by the linker's name.
+    pub fn address_of_variable(&self, name: &str) -> Option<u64> {
+        self.all_modules().iter().find_map(|module| {
+            let vaddr = module.contents.symbols().variable(name)?;
+            Some(module.pc(vaddr))
+        })
+    }
+
     /// The functions a name means: the linker's name, the readable name without parameters, or
     /// the end of a qualified name.
     pub fn addresses_of_function(&self, name: &str) -> Vec<FunctionEntry> {

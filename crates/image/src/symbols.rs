@@ -229,6 +229,13 @@ impl Symbols {
         self.find(vaddr, Kind::Data, sections)
     }
 
+    /// Where a variable of this name is.
+    pub(crate) fn variable(&self, name: &str) -> Option<u64> {
+        let mut data = self.entries.iter().filter(|e| e.kind == Kind::Data);
+        let found = data.find(|e| self.name(e).is_some_and(|n| n == name));
+        found.map(|e| e.vaddr)
+    }
+
     /// All function symbols; several may share an address.
     pub(crate) fn functions(&self) -> impl Iterator<Item = Found> + '_ {
         self.entries

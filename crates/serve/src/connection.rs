@@ -1,114 +1,151 @@
 //! Bytes from and to the debugger.
 //!
-//! A thread reads ahead, because the byte that means Ctrl-C comes while the guest runs and nobody
-//! else listens.
+//! They are read by the thread that answers them: handing each packet from one thread to another would
+//! cost more than most answers do. While the guest runs that thread is busy, so another one looks now
+//! and then whether something has come: it can only mean that the guest is to stop.
 
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
-use std::sync::Arc;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError, channel};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use gdbstub::conn::Connection;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 const CTRL_C: u8 = 3;
 /// How often it is looked whether there is still something to wait for.
 const PATIENCE: Duration = Duration::from_millis(200);
+/// How often it is looked whether a guest that runs is to stop.
+const TICK: Duration = Duration::from_millis(40);
+
+/// Where a debugger's bytes come from.
+pub trait Source: Read + AsFd {}
+
+impl<T: Read + AsFd> Source for T {}
+
+/// Whether the guest runs, and the flag that stops it. Both change under one lock, so that no stop is
+/// meant for a run that is over.
+struct Runs {
+    running: Mutex<bool>,
+    interrupt: Arc<AtomicBool>,
+}
+
+impl Runs {
+    fn set(&self, running: bool) {
+        let mut now = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        *now = running;
+        self.interrupt.store(false, Ordering::SeqCst);
+    }
+
+    fn stop(&self) {
+        let now = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        if *now {
+            self.interrupt.store(true, Ordering::SeqCst);
+        }
+    }
+}
 
 pub(crate) struct Incoming {
-    from: Receiver<Vec<u8>>,
+    from: Box<dyn Source>,
     ready: VecDeque<u8>,
-    running: Arc<AtomicBool>,
-    interrupt: Arc<AtomicBool>,
+    runs: Arc<Runs>,
     /// Ctrl-C came when the guest did not run, or stopped for another reason. The debugger may go on
     /// without a word to its user, so it is kept for the next run, as a signal would be.
     kept: bool,
     closed: bool,
 }
 
+/// Something can be read, or never will be again.
+fn readable(fd: impl AsFd, wait: Duration) -> bool {
+    let wait = Timespec {
+        tv_sec: 0,
+        tv_nsec: wait.as_nanos() as _,
+    };
+    let mut one = [PollFd::new(&fd, PollFlags::IN)];
+    matches!(poll(&mut one, Some(&wait)), Ok(1..))
+}
+
+/// Stops the guest when something comes while it runs; ends with the connection.
+fn watch(fd: &OwnedFd, runs: &Weak<Runs>) {
+    loop {
+        std::thread::sleep(TICK);
+        let Some(runs) = runs.upgrade() else { return };
+        if readable(fd, Duration::ZERO) {
+            runs.stop();
+        }
+    }
+}
+
 impl Incoming {
-    pub(crate) fn new(mut reader: impl Read + Send + 'static, interrupt: Arc<AtomicBool>) -> Self {
-        let (to, from) = channel();
-        let running = Arc::new(AtomicBool::new(false));
-        let (runs, stop) = (running.clone(), interrupt.clone());
-        std::thread::spawn(move || {
-            let mut buf = vec![0; 0x10000];
-            loop {
-                let n = match reader.read(&mut buf) {
-                    Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
-                    Ok(n) => n,
-                    Err(_) => 0,
-                };
-                // While the guest runs, there is nothing to be said but that it should stop. It may
-                // be this that lets it run, so that is asked first.
-                let running = runs.load(Ordering::SeqCst);
-                let sent = n > 0 && to.send(buf[..n].to_vec()).is_ok();
-                // This is none; whoever begins to run meanwhile has not seen it.
-                let late = buf[..n] == [CTRL_C] && runs.load(Ordering::SeqCst);
-                if running || late || !sent {
-                    stop.store(true, Ordering::SeqCst);
-                }
-                if !sent {
-                    return;
-                }
-            }
+    pub(crate) fn new(from: Box<dyn Source>, interrupt: Arc<AtomicBool>) -> io::Result<Self> {
+        let runs = Arc::new(Runs {
+            running: Mutex::new(false),
+            interrupt,
         });
-        Incoming {
+        let (fd, seen) = (from.as_fd().try_clone_to_owned()?, Arc::downgrade(&runs));
+        std::thread::spawn(move || watch(&fd, &seen));
+        Ok(Incoming {
             from,
             ready: VecDeque::new(),
-            running,
-            interrupt,
+            runs,
             kept: false,
             closed: false,
-        }
+        })
     }
 
-    /// The next byte; None when the debugger has gone, or it is `over`.
-    pub(crate) fn next(&mut self, over: &dyn Fn() -> bool) -> Option<u8> {
-        while self.ready.is_empty() && !self.closed && !over() {
-            match self.from.recv_timeout(PATIENCE) {
-                Ok(bytes) => self.ready.extend(bytes),
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => self.closed = true,
-            }
+    /// Takes in what has come, or comes within a time.
+    fn fill(&mut self, wait: Duration) -> bool {
+        if self.closed || !readable(self.from.as_fd(), wait) {
+            return false;
         }
-        self.ready.pop_front()
+        let mut buf = [0; 0x4000];
+        match self.from.read(&mut buf) {
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Ok(n @ 1..) => self.ready.extend(&buf[..n]),
+            Ok(0) | Err(_) => self.closed = true,
+        }
+        true
     }
 
-    fn poll(&mut self) {
+    /// The next packet, or byte outside of packets; None when the debugger has gone, or it is `over`.
+    pub(crate) fn next(&mut self, over: &dyn Fn() -> bool) -> Option<Vec<u8>> {
         loop {
-            match self.from.try_recv() {
-                Ok(bytes) => self.ready.extend(bytes),
-                Err(TryRecvError::Empty) => return,
-                Err(TryRecvError::Disconnected) => {
-                    self.closed = true;
-                    return;
-                }
+            if let Some(n) = self.first_packet() {
+                return Some(self.ready.drain(..n).collect());
+            }
+            if self.closed || (!self.fill(PATIENCE) && over()) {
+                return None;
             }
         }
+    }
+
+    /// The length of what comes first, if all of it is there: `$...#` and two digits, or one byte.
+    fn first_packet(&self) -> Option<usize> {
+        if *self.ready.front()? != b'$' {
+            return Some(1);
+        }
+        let end = self.ready.iter().position(|b| *b == b'#')?;
+        Some(end + 3).filter(|n| *n <= self.ready.len())
     }
 
     pub(crate) fn running(&mut self) {
-        self.running.store(true, Ordering::SeqCst);
+        self.runs.set(true);
         // What came with the request to run.
-        self.poll();
-        let kept = std::mem::take(&mut self.kept);
-        if kept || !self.ready.is_empty() || self.closed {
-            self.interrupt.store(true, Ordering::SeqCst);
+        if std::mem::take(&mut self.kept) || !self.ready.is_empty() || self.closed {
+            self.runs.stop();
         }
     }
 
     pub(crate) fn closed(&mut self) -> bool {
-        self.poll();
-        self.closed && self.ready.is_empty()
+        self.closed && self.first_packet().is_none()
     }
 
     /// The guest has stopped: what was said meanwhile is answered by that, or still to be answered.
     pub(crate) fn stopped(&mut self, answered: bool) {
-        self.running.store(false, Ordering::SeqCst);
-        self.interrupt.store(false, Ordering::SeqCst);
-        self.poll();
+        self.runs.set(false);
+        self.fill(Duration::ZERO);
         while self.ready.front() == Some(&CTRL_C) {
             self.ready.pop_front();
             self.kept |= !answered;
@@ -124,6 +161,8 @@ impl Incoming {
 pub(crate) struct Outgoing {
     to: Box<dyn Write>,
     buffer: Vec<u8>,
+    /// The next packet that begins so gets this at its end.
+    more: Option<(&'static str, String)>,
 }
 
 impl Outgoing {
@@ -131,15 +170,62 @@ impl Outgoing {
         Outgoing {
             to,
             buffer: Vec::new(),
+            more: None,
         }
     }
 
     /// Has the debugger print something; it listens for that while the guest runs.
     pub(crate) fn tell(&mut self, text: &str) -> io::Result<()> {
         let body: String = text.bytes().map(|b| format!("{b:02x}")).collect();
-        let sum = body.bytes().fold(b'O', u8::wrapping_add);
-        self.write_all(format!("$O{body}#{sum:02x}").as_bytes())?;
+        self.answer(format!("O{body}").as_bytes())
+    }
+
+    pub(crate) fn acknowledge(&mut self) {
+        self.buffer.push(b'+');
+    }
+
+    /// Sends a packet.
+    pub(crate) fn answer(&mut self, body: &[u8]) -> io::Result<()> {
+        self.put(body);
         self.flush()
+    }
+
+    /// Says more at the end of the next packet, which begins with `start`: `name:value`, after a `;`.
+    pub(crate) fn add(&mut self, start: &'static str, more: String) {
+        self.more = Some((start, more));
+    }
+
+    fn put(&mut self, body: &[u8]) {
+        let sum = body.iter().copied().fold(0, u8::wrapping_add);
+        self.buffer.push(b'$');
+        self.buffer.extend_from_slice(body);
+        self.buffer
+            .extend_from_slice(format!("#{sum:02x}").as_bytes());
+    }
+
+    /// The packet that the stub is about to send, with what is to be added.
+    fn add_more(&mut self) {
+        let Some((start, more)) = self.more.take() else {
+            return;
+        };
+        let begin = self.buffer.iter().position(|b| *b == b'$');
+        let end = self.buffer.len().checked_sub(3);
+        let (Some(begin), Some(end)) = (begin, end) else {
+            return;
+        };
+        let Some(body) = self.buffer.get(begin + 1..end) else {
+            return;
+        };
+        if !body.starts_with(start.as_bytes()) {
+            return;
+        }
+        let mut body = body.to_vec();
+        self.buffer.truncate(begin);
+        if body.last() != Some(&b';') {
+            body.push(b';');
+        }
+        body.extend_from_slice(more.as_bytes());
+        self.put(&body);
     }
 }
 
@@ -157,6 +243,9 @@ impl Connection for Outgoing {
     }
 
     fn flush(&mut self) -> io::Result<()> {
+        if self.buffer.contains(&b'$') {
+            self.add_more();
+        }
         let sent = self.to.write_all(&self.buffer);
         self.buffer.clear();
         sent.and_then(|()| self.to.flush())

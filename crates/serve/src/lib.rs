@@ -3,56 +3,75 @@
 //! gdb, or anything else that speaks its remote protocol, is the front end: it knows the language,
 //! the types and the user's habits. What it asks of a target (registers, memory, breakpoints, go on, go
 //! back) is answered from a [`case::Session`]. `target.rs` answers it in the terms of crate `gdbstub`,
-//! `registers.rs` has the layout of the registers, `files.rs` the files that gdb reads, `monitor.rs`
-//! the commands that gdb does not have, and `wherefore.py` gives those names inside gdb.
+//! `registers.rs` has the layout of the registers, `files.rs` the files that gdb reads, `packets.rs` what
+//! the crate has no word for, `agent.rs` conditions of breakpoints, `monitor.rs` the commands that gdb
+//! does not have, and `wherefore.py` gives those names inside gdb.
 
 #![forbid(unsafe_code)]
 
+mod agent;
 mod connection;
 mod files;
 mod monitor;
+mod packets;
 mod registers;
 mod slices;
 mod target;
 
-use std::io::{Read, Write};
+use std::io::Write;
 
 use gdbstub::common::Signal;
 use gdbstub::stub::state_machine::GdbStubStateMachine;
 use gdbstub::stub::{DisconnectReason, GdbStubBuilder, MultiThreadStopReason};
 
+pub use connection::Source;
 use connection::{Incoming, Outgoing};
+use packets::Packets;
 use target::Served;
 
 /// Commands for gdb, in its Python.
 pub const COMMANDS: &str = include_str!("wherefore.py");
 
-/// Bytes of a packet: large enough for files to be read in few of them.
-const PACKET: usize = 0x20000;
+/// Bytes of a packet: large enough for files to be read in few of them. The stub looks through all of its
+/// buffer for each packet, so that a larger one would cost more than it saves.
+const PACKET: usize = 0x2000;
 
 /// Serves one debugger over a connection, until it goes away or it is `over`.
 pub fn serve(
     session: case::Session,
-    reader: impl Read + Send + 'static,
+    reader: Box<dyn Source>,
     writer: impl Write + 'static,
     over: &dyn Fn() -> bool,
 ) -> Result<(), String> {
-    let mut incoming = Incoming::new(reader, session.interrupter());
+    let incoming = Incoming::new(reader, session.interrupter());
+    let mut incoming = incoming.map_err(|e| e.to_string())?;
     let mut target = Served::new(session)?;
     let stub = GdbStubBuilder::new(Outgoing::new(Box::new(writer)))
         .packet_buffer_size(PACKET)
         .build()
         .map_err(|e| e.to_string())?;
+    let mut packets = Packets::new();
     let wrong = |e: &dyn std::fmt::Display| e.to_string();
     let mut state = stub.run_state_machine(&mut target).map_err(|e| wrong(&e))?;
     loop {
         state = match state {
-            GdbStubStateMachine::Idle(gdb) => match incoming.next(over) {
-                Some(byte) => gdb
-                    .incoming_data(&mut target, byte)
-                    .map_err(|e| wrong(&e))?,
-                None => return Ok(()),
-            },
+            GdbStubStateMachine::Idle(mut gdb) => {
+                let Some(packet) = incoming.next(over) else {
+                    return Ok(());
+                };
+                let ours = packets.take(&packet, &mut target, gdb.borrow_conn());
+                let ours = ours.map_err(|e| wrong(&e))?;
+                let mut next = GdbStubStateMachine::Idle(gdb);
+                for byte in packet.into_iter().filter(|_| !ours) {
+                    next = match next {
+                        GdbStubStateMachine::Idle(gdb) => gdb
+                            .incoming_data(&mut target, byte)
+                            .map_err(|e| wrong(&e))?,
+                        other => other,
+                    };
+                }
+                next
+            }
             GdbStubStateMachine::Running(mut gdb) => {
                 incoming.running();
                 let reason = target.run();
@@ -68,6 +87,7 @@ pub fn serve(
                         target.recover()?
                     }
                 };
+                gdb.borrow_conn().add("T", target.expedited());
                 gdb.report_stop(&mut target, reason)
                     .map_err(|e| wrong(&e))?
             }

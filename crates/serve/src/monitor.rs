@@ -183,6 +183,7 @@ impl Served {
                 }
                 _ => String::new(),
             }),
+            "cpu" => Ok(own_cpu().map_or(String::new(), |n| n.to_string())),
             "came-from" => {
                 let c = s.came_from().map_err(wrong)?;
                 let mut out = format!("pc {:#x}", c.pc);
@@ -211,6 +212,13 @@ impl Served {
             _ => Err(format!("there is no `{name}`; the commands are {COMMANDS}")),
         }
     }
+}
+
+/// The CPU that this thread and the guest are kept on.
+fn own_cpu() -> Option<usize> {
+    let set = rustix::thread::sched_getaffinity(None).ok()?;
+    let mut all = (0..rustix::thread::CpuSet::MAX_CPU).filter(|n| set.is_set(*n));
+    all.next().filter(|_| set.count() == 1)
 }
 
 const COMMANDS: &str = "when, goto, checkpoint, rollback, checkpoints, cdelete, timelines, timeline, \

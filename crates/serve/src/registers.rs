@@ -16,6 +16,23 @@ mod xsave {
     pub(super) const PRESENT: usize = 512;
     pub(super) const YMM_HIGH: usize = 576;
     pub(super) const WITH_AVX: usize = YMM_HIGH + 256;
+    /// The parts of AVX-512: masks, upper halves of the first sixteen, all of the other sixteen.
+    pub(super) const WIDE: [u32; 3] = [5, 6, 7];
+    pub(super) const WIDE_SIZES: [usize; 3] = [8 * 8, 16 * 32, 16 * 64];
+}
+
+/// Where this processor has the parts of AVX-512 in an XSAVE area of this length, if it has them.
+fn wide_parts(area: usize) -> Option<[usize; 3]> {
+    use std::arch::x86_64::__cpuid_count;
+    let supported = __cpuid_count(0xd, 0).eax;
+    let mut out = [0; 3];
+    for (i, part) in xsave::WIDE.into_iter().enumerate() {
+        out[i] = __cpuid_count(0xd, part).ebx as usize;
+        if supported >> part & 1 == 0 || out[i] + xsave::WIDE_SIZES[i] > area {
+            return None;
+        }
+    }
+    Some(out)
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +65,8 @@ const GENERAL: [&str; 24] = [
 ];
 /// Of `GENERAL` and, behind them, the two bases.
 const RIP: usize = 16;
+/// So many of them come before the segments.
+const COMPUTES: usize = 18;
 const FS_BASE: usize = 24;
 
 fn general(r: &mut UserRegs) -> [&mut u64; 26] {
@@ -81,7 +100,7 @@ fn general(r: &mut UserRegs) -> [&mut u64; 26] {
     ]
 }
 
-fn list(avx: bool) -> Vec<Register> {
+fn list(avx: bool, wide: Option<[usize; 3]>) -> Vec<Register> {
     let mut out = Vec::new();
     let mut add = |name: String, kind, feature, size, place| {
         out.push(Register {
@@ -141,19 +160,49 @@ fn list(avx: bool) -> Vec<Register> {
             add(format!("ymm{i}h"), "uint128", "avx", 16, Place::Area(at));
         }
     }
+    if let Some([masks, upper, others]) = wide {
+        let mut add = |name: String, kind, size, at| {
+            add(name, kind, "avx512", size, Place::Area(at));
+        };
+        for i in 0..16 {
+            add(format!("xmm{}", i + 16), "vec128", 16, others + 64 * i);
+        }
+        for i in 0..16 {
+            let at = others + 64 * i + 16;
+            add(format!("ymm{}h", i + 16), "uint128", 16, at);
+        }
+        for i in 0..8 {
+            add(format!("k{i}"), "uint64", 8, masks + 8 * i);
+        }
+        for i in 0..32 {
+            let at = match i {
+                0..16 => upper + 32 * i,
+                _ => others + 64 * (i - 16) + 32,
+            };
+            add(format!("zmm{i}h"), "v2ui128", 32, at);
+        }
+    }
     out
 }
 
 /// The registers that gdb is told of.
 pub(crate) struct Layout {
     list: Vec<Register>,
+    /// The parts of the XSAVE area that it knows, as its header counts them.
+    parts: u8,
 }
 
 impl Layout {
     /// For a machine whose XSAVE area is this long.
     pub(crate) fn new(area: usize) -> Self {
+        Layout::with(area >= xsave::WITH_AVX, wide_parts(area))
+    }
+
+    fn with(avx: bool, wide: Option<[usize; 3]>) -> Self {
+        let more = wide.map_or(0, |_| xsave::WIDE.iter().fold(0, |all, n| all | 1 << n));
         Layout {
-            list: list(area >= xsave::WITH_AVX),
+            list: list(avx, wide),
+            parts: if avx { 7 } else { 3 } | more,
         }
     }
 
@@ -184,6 +233,31 @@ impl Layout {
         }
         out.push_str("</feature></target>");
         out
+    }
+
+    /// The registers that code computes with, as a stop reply has them: `number:bytes;` for each.
+    pub(crate) fn general(&self, regs: &UserRegs) -> String {
+        let digit = |n: u8| char::from(b"0123456789abcdef"[usize::from(n & 15)]);
+        let mut out = String::with_capacity(512);
+        for (n, r) in self.list.iter().enumerate().take(COMPUTES) {
+            let Some(value) = self.general_value(n, regs) else {
+                continue;
+            };
+            let _ = write!(out, "{n:x}:");
+            for b in &value.to_le_bytes()[..r.size] {
+                out.extend([digit(b >> 4), digit(*b)]);
+            }
+            out.push(';');
+        }
+        out
+    }
+
+    /// One of the general registers.
+    pub(crate) fn general_value(&self, n: usize, regs: &UserRegs) -> Option<u64> {
+        let Place::General(i) = self.list.get(n)?.place else {
+            return None;
+        };
+        Some(*general(&mut regs.clone())[i])
     }
 
     /// One register's bytes.
@@ -254,9 +328,8 @@ impl Layout {
             Place::Last(at, _) => put(at, &bytes[..4]),
         }
         // The parts that are no longer in their initial state.
-        let parts = if area.len() >= xsave::WITH_AVX { 7 } else { 3 };
         if let Some(present) = area.get_mut(xsave::PRESENT) {
-            *present |= parts;
+            *present |= self.parts;
         }
         Some(true)
     }
@@ -296,17 +369,19 @@ fn tags(area: &[u8]) -> u64 {
     out
 }
 
-fn types(feature: &str) -> &'static str {
+fn types(feature: &str) -> String {
     match feature {
-        "core" => {
-            r#"<flags id="i386_eflags" size="4"><field name="" start="22" end="31"/><field name="ID" start="21" end="21"/><field name="VIP" start="20" end="20"/><field name="VIF" start="19" end="19"/><field name="AC" start="18" end="18"/><field name="VM" start="17" end="17"/><field name="RF" start="16" end="16"/><field name="" start="15" end="15"/><field name="NT" start="14" end="14"/><field name="OF" start="11" end="11"/><field name="DF" start="10" end="10"/><field name="IF" start="9" end="9"/><field name="TF" start="8" end="8"/><field name="SF" start="7" end="7"/><field name="ZF" start="6" end="6"/><field name="" start="5" end="5"/><field name="AF" start="4" end="4"/><field name="" start="3" end="3"/><field name="PF" start="2" end="2"/><field name="" start="1" end="1"/><field name="CF" start="0" end="0"/></flags>"#
-        }
-        "sse" => {
-            r#"<vector id="v8bf16" type="bfloat16" count="8"/><vector id="v4f" type="ieee_single" count="4"/><vector id="v2d" type="ieee_double" count="2"/><vector id="v16i8" type="int8" count="16"/><vector id="v8i16" type="int16" count="8"/><vector id="v4i32" type="int32" count="4"/><vector id="v2i64" type="int64" count="2"/><union id="vec128"><field name="v8_bfloat16" type="v8bf16"/><field name="v4_float" type="v4f"/><field name="v2_double" type="v2d"/><field name="v16_int8" type="v16i8"/><field name="v8_int16" type="v8i16"/><field name="v4_int32" type="v4i32"/><field name="v2_int64" type="v2i64"/><field name="uint128" type="uint128"/></union><flags id="i386_mxcsr" size="4"><field name="IE" start="0" end="0"/><field name="DE" start="1" end="1"/><field name="ZE" start="2" end="2"/><field name="OE" start="3" end="3"/><field name="UE" start="4" end="4"/><field name="PE" start="5" end="5"/><field name="DAZ" start="6" end="6"/><field name="IM" start="7" end="7"/><field name="DM" start="8" end="8"/><field name="ZM" start="9" end="9"/><field name="OM" start="10" end="10"/><field name="UM" start="11" end="11"/><field name="PM" start="12" end="12"/><field name="FZ" start="15" end="15"/></flags>"#
-        }
-        _ => "",
+        "core" => FLAGS.to_owned(),
+        "sse" => format!("{VECTORS}{MXCSR}"),
+        "avx512" => format!("{VECTORS}{PAIR}"),
+        _ => String::new(),
     }
 }
+
+const FLAGS: &str = r#"<flags id="i386_eflags" size="4"><field name="" start="22" end="31"/><field name="ID" start="21" end="21"/><field name="VIP" start="20" end="20"/><field name="VIF" start="19" end="19"/><field name="AC" start="18" end="18"/><field name="VM" start="17" end="17"/><field name="RF" start="16" end="16"/><field name="" start="15" end="15"/><field name="NT" start="14" end="14"/><field name="OF" start="11" end="11"/><field name="DF" start="10" end="10"/><field name="IF" start="9" end="9"/><field name="TF" start="8" end="8"/><field name="SF" start="7" end="7"/><field name="ZF" start="6" end="6"/><field name="" start="5" end="5"/><field name="AF" start="4" end="4"/><field name="" start="3" end="3"/><field name="PF" start="2" end="2"/><field name="" start="1" end="1"/><field name="CF" start="0" end="0"/></flags>"#;
+const VECTORS: &str = r#"<vector id="v8bf16" type="bfloat16" count="8"/><vector id="v4f" type="ieee_single" count="4"/><vector id="v2d" type="ieee_double" count="2"/><vector id="v16i8" type="int8" count="16"/><vector id="v8i16" type="int16" count="8"/><vector id="v4i32" type="int32" count="4"/><vector id="v2i64" type="int64" count="2"/><union id="vec128"><field name="v8_bfloat16" type="v8bf16"/><field name="v4_float" type="v4f"/><field name="v2_double" type="v2d"/><field name="v16_int8" type="v16i8"/><field name="v8_int16" type="v8i16"/><field name="v4_int32" type="v4i32"/><field name="v2_int64" type="v2i64"/><field name="uint128" type="uint128"/></union>"#;
+const MXCSR: &str = r#"<flags id="i386_mxcsr" size="4"><field name="IE" start="0" end="0"/><field name="DE" start="1" end="1"/><field name="ZE" start="2" end="2"/><field name="OE" start="3" end="3"/><field name="UE" start="4" end="4"/><field name="PE" start="5" end="5"/><field name="DAZ" start="6" end="6"/><field name="IM" start="7" end="7"/><field name="DM" start="8" end="8"/><field name="ZM" start="9" end="9"/><field name="OM" start="10" end="10"/><field name="UM" start="11" end="11"/><field name="PM" start="12" end="12"/><field name="FZ" start="15" end="15"/></flags>"#;
+const PAIR: &str = r#"<vector id="v2ui128" type="uint128" count="2"/>"#;
 
 /// All registers of a thread, as gdb sends and gets them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -354,4 +429,60 @@ impl Arch for X86 {
     type Registers = All;
     type BreakpointKind = usize;
     type RegId = Number;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// gdb takes the description, and puts the parts together.
+    #[test]
+    fn gdb_understands_the_description() {
+        let layout = Layout::with(true, Some([1088, 1152, 1664]));
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("target.xml");
+        std::fs::write(&file, layout.description()).expect("a file");
+        let ran = std::process::Command::new("gdb")
+            .args(["-nx", "-q", "-batch", "-ex"])
+            .arg(format!("set tdesc filename {}", file.display()))
+            .args([
+                "-ex",
+                "ptype $zmm31",
+                "-ex",
+                "ptype $ymm17",
+                "-ex",
+                "ptype $k7",
+            ])
+            .args(["-ex", "print sizeof($zmm0)", "-ex", "print sizeof($xmm16)"])
+            .output()
+            .expect("this test needs gdb");
+        let said = String::from_utf8_lossy(&ran.stdout);
+        for part in ["vec512", "vec256", "uint64_t", "$1 = 64", "$2 = 16"] {
+            assert!(
+                said.contains(part),
+                "no {part} in {said}{}",
+                String::from_utf8_lossy(&ran.stderr)
+            );
+        }
+    }
+
+    /// No register lies over another, and together they fill the parts of AVX-512.
+    #[test]
+    fn registers_have_places_of_their_own() {
+        let layout = Layout::with(true, Some([1088, 1152, 1664]));
+        let mut places: Vec<(usize, usize)> = Vec::new();
+        for r in &layout.list {
+            if let Place::Area(at) = r.place {
+                places.push((at, r.size));
+            }
+        }
+        places.sort_unstable();
+        for pair in places.windows(2) {
+            assert!(pair[0].0 + pair[0].1 <= pair[1].0, "{pair:?}");
+        }
+        let wide = places.iter().filter(|(at, _)| *at >= 1088);
+        let bytes: usize = wide.map(|(_, size)| size).sum();
+        assert_eq!(bytes, xsave::WIDE_SIZES.iter().sum::<usize>());
+        assert_eq!(layout.parts, 0xe7);
+    }
 }

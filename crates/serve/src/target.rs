@@ -2,8 +2,9 @@
 
 use std::collections::HashMap;
 use std::num::NonZeroUsize;
+use std::rc::Rc;
 
-use case::{Catch, Go, Session, Watch, Why};
+use case::{Catch, Filter, Go, Session, Watch, Why};
 use gdbstub::common::{Pid, Signal, Tid};
 use gdbstub::stub::MultiThreadStopReason;
 use gdbstub::target::ext::auxv::{Auxv, AuxvOps};
@@ -39,6 +40,7 @@ use gdbstub::target::ext::target_description_xml_override::{
 use gdbstub::target::ext::thread_extra_info::{ThreadExtraInfo, ThreadExtraInfoOps};
 use gdbstub::target::{Target, TargetError, TargetResult};
 
+use crate::agent::{self, Thread};
 use crate::files::Open;
 use crate::gdb_signal;
 use crate::registers::{All, Layout, Number, X86};
@@ -48,7 +50,7 @@ const EPERM: u8 = 1;
 
 pub(crate) struct Served {
     pub(crate) session: Session,
-    layout: Layout,
+    layout: Rc<Layout>,
     description: String,
     go: Go,
     backward: bool,
@@ -85,7 +87,7 @@ impl Served {
         let layout = Layout::new(area.len());
         Ok(Served {
             description: layout.description(),
-            layout,
+            layout: Rc::new(layout),
             go: Go::On,
             backward: false,
             over: false,
@@ -141,6 +143,29 @@ impl Served {
             tid: tid(self.session.thread()),
             signal: Signal(0),
         })
+    }
+
+    /// The registers that gdb looks at whenever the guest stops, so that it need not ask.
+    pub(crate) fn expedited(&self) -> String {
+        let regs = self.session.registers(self.session.thread());
+        let Some(regs) = regs.filter(|_| !self.over) else {
+            return String::new();
+        };
+        self.layout.general(&regs)
+    }
+
+    /// Has a breakpoint stop the guest only if one of the conditions holds, if there are any.
+    pub(crate) fn set_conditions(&mut self, address: u64, list: Vec<Vec<u8>>) {
+        let layout = self.layout.clone();
+        let filter: Option<Filter> = match list.is_empty() {
+            true => None,
+            false => Some(Rc::new(move |s: &Session| {
+                let thread = Thread::new(s, &layout);
+                let mut values = list.iter().map(|code| agent::value(code, &thread));
+                values.any(|v| v != Some(0))
+            })),
+        };
+        self.session.set_condition(address, filter);
     }
 
     fn state(&self, at: Tid) -> TargetResult<(case::UserRegs, Vec<u8>), Self> {
@@ -506,7 +531,10 @@ impl ExecFile for Served {
 impl ExtendedMode for Served {
     /// The recording from its beginning; what the program is called with cannot be changed.
     fn run(&mut self, _: Option<&[u8]>, _: Args<'_, '_>) -> TargetResult<Pid, Self> {
-        self.session.restart().map_err(|_| TargetError::NonFatal)?;
+        // After its end a command may have put it elsewhere, and there it is.
+        if !(self.over && self.session.take_moved()) {
+            self.session.restart().map_err(|_| TargetError::NonFatal)?;
+        }
         self.over = false;
         Ok(tid(self.session.pid()))
     }

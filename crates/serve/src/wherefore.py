@@ -1,6 +1,9 @@
 # Commands of wherefore inside gdb. Each of them asks the server with `monitor`; when the guest has
 # been put elsewhere, gdb is made to look again.
 
+import os
+import re
+
 import gdb
 
 MOVED = "(the guest has moved:"
@@ -18,7 +21,9 @@ def ask(text):
 
 def look():
     """Has gdb see where the guest is, and show it as at any stop."""
-    shown = gdb.execute("stepi", to_string=True)
+    # One that has ended is not there for gdb until it is started again.
+    ended = gdb.selected_inferior().pid == 0
+    shown = gdb.execute("starti" if ended else "stepi", to_string=True)
     lines = shown.splitlines()
     noise = ("Program stopped.", "Continuing.")
     lines = [line for line in lines if line and not line.endswith(noise)]
@@ -33,7 +38,7 @@ def run(text):
         look()
 
 
-def command(name, verb, text, complete=gdb.COMPLETE_NONE, words=None, kind=gdb.COMMAND_RUNNING):
+def command(name, verb, text, complete=gdb.COMPLETE_NONE, kind=gdb.COMMAND_RUNNING, rewrite=str):
     """Makes a command of gdb's out of one of the server's."""
 
     class Passed(gdb.Command):
@@ -41,21 +46,85 @@ def command(name, verb, text, complete=gdb.COMPLETE_NONE, words=None, kind=gdb.C
 
         def __init__(self):
             # A method of that name would take the place of the other ways to complete.
-            if words is None:
-                super().__init__(name, kind, complete)
-            else:
+            if callable(complete):
                 super().__init__(name, kind)
+            else:
+                super().__init__(name, kind, complete)
 
         def invoke(self, argument, from_tty):
             self.dont_repeat()
-            run((verb + " " + argument).strip())
+            run((verb + " " + rewrite(argument)).strip())
 
-    if words is not None:
-        Passed.complete = lambda self, text, word: [w for w in words if w.startswith(word)]
+    if callable(complete):
+        Passed.complete = lambda self, text, word: complete(text, word)
     Passed()
 
 
+def beginning(word, words):
+    return [w for w in words if w.startswith(word)]
+
+
+def place_then(*words):
+    """Completes a place in the source, and behind it one of the words."""
+
+    def complete(text, word):
+        if " " in text.lstrip():
+            return beginning(word, words)
+        return gdb.COMPLETE_LOCATION
+
+    return complete
+
+
+def one_of(verb, *words):
+    """Completes the number of something that the server lists."""
+
+    def complete(text, word):
+        try:
+            lines, _ = ask(verb)
+        except (gdb.error, gdb.GdbError):
+            lines = []
+        numbers = [re.search("[0-9]+", line) for line in lines]
+        return beginning(word, list(words) + [n.group() for n in numbers if n])
+
+    return complete
+
+
+def number(text):
+    """A number, or the value of an expression."""
+    try:
+        return str(int(text, 0))
+    except ValueError:
+        value = gdb.parse_and_eval(text)
+        return str(int(value.cast(gdb.lookup_type("unsigned long"))))
+
+
+def with_numbers(text):
+    """The condition of a library breakpoint, with numbers for expressions."""
+    found = re.match(r"(.* if\s+(?:arg\d+|ret)\s*==)(.*)$", text)
+    if found:
+        return found.group(1) + number(found.group(2).strip())
+    found = re.match(r"(.* if\s+(?:write|read|access)\s+)(.*?)(\s+\d+)?$", text)
+    if found:
+        return found.group(1) + number(found.group(2).strip()) + (found.group(3) or "")
+    return text
+
+
+def call_then_condition(text, word):
+    words = text.split()
+    if text.endswith(" "):
+        words.append("")
+    if len(words) < 2:
+        return gdb.COMPLETE_SYMBOL
+    if len(words) == 2:
+        return beginning(word, ["if"])
+    if len(words) == 3:
+        arguments = ["arg%d==" % n for n in range(1, 7)]
+        return beginning(word, arguments + ["ret==", "write", "read", "access"])
+    return []
+
+
 PLACE = gdb.COMPLETE_LOCATION
+TIMES = place_then("all", "once")
 DATA = gdb.COMMAND_DATA
 
 command("when", "when", """Print at which step the program stands.
@@ -64,19 +133,20 @@ command("goto", "goto", """Go to a step, forwards or backwards: goto STEP""")
 command("checkpoint", "checkpoint", """Keep the present position to return to with `rollback`.""")
 command("rollback", "rollback", """Return to a checkpoint: rollback ID
 Registers, memory, file positions and instance counts are those of the checkpoint. What is
-changed from there on makes a timeline of its own; the recording is never lost.""")
-command("cdelete", "cdelete", """Delete a checkpoint: cdelete ID""")
+changed from there on makes a timeline of its own; the recording is never lost.""",
+        one_of("checkpoints"))
+command("cdelete", "cdelete", """Delete a checkpoint: cdelete ID""", one_of("checkpoints"))
 command("info checkpoints", "checkpoints", """List the checkpoints.""", kind=gdb.COMMAND_STATUS)
 command("info timelines", "timelines", """List the timelines: the recording, and what was changed.""",
         kind=gdb.COMMAND_STATUS)
 command("timeline", "timeline", """Go on another timeline: timeline ID
-0 is the recording.""")
+0 is the recording.""", one_of("timelines"))
 command("switch", "switch", """Reverse the outcome of a predicate: switch FILE:LINE [all|once|N]
 `once` is the next time (if nothing is said), `all` every time from here on, N the N-th time
-counted from the beginning of the run. A condition such as `a && b` is one predicate.""", PLACE)
+counted from the beginning of the run. A condition such as `a && b` is one predicate.""", TIMES)
 command("suppress", "suppress", """Do not execute a statement: suppress FILE:LINE [all|once|N]
 `once` is the next time (if nothing is said), `all` every time from here on, N the N-th time
-counted from the beginning of the run.""", PLACE)
+counted from the beginning of the run.""", TIMES)
 command("info edits", "edits", """List what is switched, suppressed or set on this timeline.""",
         kind=gdb.COMMAND_STATUS)
 command("instance", "instance", """Print how often a line was executed before this: instance FILE:LINE""",
@@ -92,22 +162,24 @@ command("prune", "prune", """Leave dependences out of a slice: prune ID NAME[,NA
 Names are global variables, registers, or ADDRESS+SIZE.""", gdb.COMPLETE_SYMBOL, kind=DATA)
 command("sbreak", "sbreak", """Stop at statements of a slice: sbreak ID S1[,S2...], or sbreak all ID
 The program stops at the executions of the statement that are in the slice, not at others.""",
-        words=["all"], kind=gdb.COMMAND_BREAKPOINTS)
-command("snext", "snext", """Go to the next statement execution of a slice: snext [ID]""")
-command("sprev", "sprev", """Go to the previous statement execution of a slice: sprev [ID]""")
-command("sdelete", "sdelete", """Delete a slice and its breakpoints: sdelete ID""", kind=DATA)
+        one_of("slices", "all"), kind=gdb.COMMAND_BREAKPOINTS)
+command("snext", "snext", """Go to the next statement execution of a slice: snext [ID]""", one_of("slices"))
+command("sprev", "sprev", """Go to the previous statement execution of a slice: sprev [ID]""", one_of("slices"))
+command("sdelete", "sdelete", """Delete a slice and its breakpoints: sdelete ID""", one_of("slices"),
+        kind=DATA)
 command("info slices", "slices", """List the slices.""", kind=gdb.COMMAND_STATUS)
 command("follow", "follow", """Go to the other end of a dependence: follow [ID] EDGE
 `slice ID tree` has the edges. Without ID the latest slice is meant.""")
 command("record", "record", """Make slices of a part of the run only: record FILE:LINE on|off
 The part begins when the line of `on` is first executed, and ends when that of `off` is.
-`record off` makes it the whole run again. The recording itself is there already.""", PLACE)
+`record off` makes it the whole run again. The recording itself is there already.""", place_then("on", "off"))
 command("lbreak", "lbreak", """Stop at calls of a library function.
 lbreak FUNCTION [if argN==VALUE | if ret==VALUE | if write|read|access ADDRESS [SIZE]]
-The program stops at the call, before it is made, also for what the call will return or
-touch.""", gdb.COMPLETE_SYMBOL, kind=gdb.COMMAND_BREAKPOINTS)
+VALUE and ADDRESS may be expressions, taken as they are at present. The program stops at the
+call, before it is made, also for what the call will return or touch.""", call_then_condition,
+        kind=gdb.COMMAND_BREAKPOINTS, rewrite=with_numbers)
 command("info lbreaks", "lbreaks", """List the breakpoints at library calls.""", kind=gdb.COMMAND_STATUS)
-command("ldelete", "ldelete", """Delete a breakpoint at library calls: ldelete ID""",
+command("ldelete", "ldelete", """Delete a breakpoint at library calls: ldelete ID""", one_of("lbreaks"),
         kind=gdb.COMMAND_BREAKPOINTS)
 
 
@@ -117,7 +189,12 @@ class Edit(gdb.Command):
 gdb does it."""
 
     def __init__(self):
-        super().__init__("edit", gdb.COMMAND_FILES, PLACE)
+        super().__init__("edit", gdb.COMMAND_FILES)
+
+    def complete(self, text, word):
+        if text.lstrip().startswith("delete "):
+            return one_of("edits")(text, word)
+        return PLACE
 
     def invoke(self, argument, from_tty):
         words = argument.split()
@@ -166,6 +243,43 @@ where $pc                        how the program came to where it is"""
 
     def invoke(self, argument, from_tty):
         print(self.__doc__)
+
+
+class Closeness:
+    """Keeps gdb on the server's CPU while the program runs: a word from one to the other then costs a
+fraction. When gdb waits for its user it is free again, as is what the user starts from there."""
+
+    def __init__(self):
+        self.cpu = None
+        self.free = None
+
+    def look(self):
+        said, _ = ask("cpu")
+        self.cpu = int(said[0]) if said else None
+        gdb.events.cont.connect(self.on)
+        gdb.events.stop.connect(self.off)
+        gdb.events.exited.connect(self.off)
+
+    def on(self, event):
+        if self.free is None and self.cpu is not None:
+            self.free = os.sched_getaffinity(0)
+            os.sched_setaffinity(0, {self.cpu})
+            # The program stops many times before its user hears of it.
+            gdb.events.cont.disconnect(self.on)
+
+    def off(self, event):
+        if self.free is not None:
+            os.sched_setaffinity(0, self.free)
+            self.free = None
+            gdb.events.cont.connect(self.on)
+
+
+def stay_close():
+    """For a server on this machine."""
+    try:
+        Closeness().look()
+    except (gdb.error, gdb.GdbError, OSError, ValueError):
+        pass
 
 
 def stopped(event):

@@ -78,9 +78,19 @@ impl Session {
         function: &str,
         condition: Condition,
     ) -> Result<u32, Error> {
-        let list = self.program()?.addresses_of_function(function);
+        let program = self.program()?;
+        let list = program.addresses_of_function(function);
+        let named = program.functions_named(|name| name == function);
+        let choosers: Vec<u64> = (named.iter().filter(|f| f.chooses))
+            .map(|f| f.entry)
+            .collect();
         // A stub of the same name leads to the function itself.
         let mut entries: Vec<u64> = list.iter().map(|f| f.entry).collect();
+        for entry in entries.iter_mut().filter(|e| choosers.contains(e)) {
+            // What is called is not this, but what it returns.
+            let chosen = self.replay.branch(|copy| copy.call(*entry, &[]));
+            *entry = chosen.map_err(|e| self.wrong(e))?;
+        }
         entries.sort_unstable();
         entries.dedup();
         if entries.is_empty() {

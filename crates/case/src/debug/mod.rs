@@ -15,6 +15,7 @@ mod library;
 mod slices;
 mod statement;
 mod surroundings;
+mod thread_local;
 mod timeline;
 mod travel;
 
@@ -102,6 +103,9 @@ pub enum Why {
     Killed(i32),
 }
 
+/// Whether a stop at a breakpoint is one that the debugger wants to know of.
+pub type Filter = Rc<dyn Fn(&Session) -> bool>;
+
 /// A thread of the guest.
 #[derive(Clone, Debug)]
 pub struct DebugThread {
@@ -122,6 +126,8 @@ pub struct Session {
     switches: Vec<Switch>,
     /// Addresses that stop the guest, and how often each was asked for.
     breakpoints: BTreeMap<u64, u32>,
+    /// Conditions of breakpoints, judged each time one of them is come to.
+    conditions: BTreeMap<u64, Filter>,
     watches: Vec<Watch>,
     pub catch: Catch,
     /// A system call was shown at its entry; its return is next.
@@ -165,6 +171,7 @@ pub(crate) fn debug(
         store: store.clone(),
         program: Program::new(),
         breakpoints: BTreeMap::new(),
+        conditions: BTreeMap::new(),
         watches: Vec::new(),
         catch: Catch::default(),
         returning: None,
@@ -251,10 +258,20 @@ impl Session {
         views.iter().find(|v| v.about.tid == tid).map(|v| v.regs)
     }
 
+    /// The general registers of the thread that runs.
+    pub fn current_registers(&self) -> guest::UserRegs {
+        self.replay.regs()
+    }
+
     /// Its x87 and vector registers, as XSAVE lays them out.
     pub fn vectors(&self, tid: i32) -> Result<Vec<u8>, Error> {
         let id = self.id_of(tid).unwrap_or(self.replay.thread());
         self.replay.vector_state_of(id).map_err(|e| self.wrong(e))
+    }
+
+    /// The `siginfo_t` of the signal for which the guest stands.
+    pub fn signal_info(&self) -> Option<&[u8; 128]> {
+        self.replay.signal_info()
     }
 
     /// Reads memory; says how many bytes there are.
@@ -274,8 +291,23 @@ impl Session {
         *n -= 1;
         if *n == 0 {
             self.breakpoints.remove(&addr);
+            self.conditions.remove(&addr);
         }
         true
+    }
+
+    /// Has the breakpoint at an address stop the guest only if a condition holds there.
+    pub fn set_condition(&mut self, addr: u64, condition: Option<Filter>) {
+        match condition {
+            Some(filter) => self.conditions.insert(addr, filter),
+            None => self.conditions.remove(&addr),
+        };
+    }
+
+    /// The condition of the breakpoint at which the guest stands is false.
+    fn passes_by(&self) -> bool {
+        let condition = self.conditions.get(&self.replay.regs().rip);
+        condition.is_some_and(|holds| !holds(self))
     }
 
     pub fn add_watch(&mut self, watch: Watch) {

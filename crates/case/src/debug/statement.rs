@@ -354,7 +354,10 @@ impl Session {
         if !self.find(at, nth, counts)? {
             return Err(Error::NoSuchPlace(match request.times {
                 Times::Nth(n) => format!("{place} is not executed {n} times"),
-                _ => format!("{place} is not executed any more"),
+                _ => format!(
+                    "{place} is not begun any more from here on; if the program stands within it, \
+                     `reverse-step` goes to its beginning"
+                ),
             }));
         }
         let step = self.step()?;

@@ -412,6 +412,11 @@ impl Session {
         self.moved
     }
 
+    /// The same, and it is told now.
+    pub fn take_moved(&mut self) -> bool {
+        std::mem::take(&mut self.moved)
+    }
+
     /// Takes back a position that a command has left; the debugger need not be told.
     pub(super) fn stay(&mut self, step: u64) -> Result<(), Error> {
         self.go(step)?;

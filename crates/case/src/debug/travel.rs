@@ -99,8 +99,10 @@ impl Session {
     /// To the next breakpoint, marked step or call that stops the guest.
     fn on(&mut self) -> Result<Why, Error> {
         loop {
-            let here = self.step()?;
-            let mark = self.marks.range(here + 1..).next().copied();
+            let mark = match self.marks.is_empty() {
+                true => None,
+                false => self.marks.range(self.step()? + 1..).next().copied(),
+            };
             let mut until = self.until(mark);
             let own = self.library_stops();
             until.stops.extend(&own);
@@ -116,6 +118,7 @@ impl Session {
                         return Ok(why);
                     }
                 }
+                Why::Breakpoint if self.passes_by() => {}
                 why => return Ok(why),
             }
         }
@@ -415,7 +418,8 @@ impl Session {
         }
         // A run does not stop where it begins.
         self.go(lo.saturating_sub(1))?;
-        let begin = lo == 0 && self.breakpoints.contains_key(&self.replay.regs().rip);
+        let begin =
+            lo == 0 && self.breakpoints.contains_key(&self.replay.regs().rip) && !self.passes_by();
         let mut best = begin.then_some((0, Why::Breakpoint));
         if hi - lo > FIRST {
             self.mark()?;
@@ -423,6 +427,7 @@ impl Session {
         let until = self.until(Some(hi));
         loop {
             let guess = match self.run(&until)? {
+                Halt::Stop(_) if self.passes_by() => continue,
                 Halt::Stop(_) => Why::Breakpoint,
                 Halt::Access => {
                     let any = self.watches.first().copied();

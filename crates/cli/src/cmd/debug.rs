@@ -102,6 +102,7 @@ pub(crate) fn debug(case: &Case, folder: &Path, args: &DebugArgs) -> Result<Exit
         ));
     }
     setting(format!("target extended-remote {}", quoted(&socket)));
+    setting("python stay_close()".to_owned());
     for script in &args.script {
         gdb.arg("-x").arg(script);
     }

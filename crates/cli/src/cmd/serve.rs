@@ -1,6 +1,6 @@
 //! `wherefore serve`.
 
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsFd;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -34,7 +34,7 @@ impl Drop for Listener {
     }
 }
 
-type Ends = (Box<dyn Read + Send>, Box<dyn Write>);
+type Ends = (Box<dyn serve::Source>, Box<dyn Write>);
 
 impl Listener {
     fn new(args: &ServeArgs) -> Result<Self> {

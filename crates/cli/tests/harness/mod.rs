@@ -1,6 +1,8 @@
 //! A folder of its own for each test, guests built into it, and the real binary.
 #![allow(dead_code)]
 
+pub(crate) mod gdb;
+
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -78,9 +80,15 @@ impl Place {
     /// Compiles C into the folder and returns the program.
     #[track_caller]
     pub(crate) fn build(&self, name: &str, source: &str, flags: &[&str]) -> PathBuf {
-        let (file, program) = (self.path(&format!("{name}.c")), self.path(name));
+        self.compile("gcc", &format!("{name}.c"), source, flags)
+    }
+
+    #[track_caller]
+    fn compile(&self, compiler: &str, name: &str, source: &str, flags: &[&str]) -> PathBuf {
+        let file = self.path(name);
+        let program = file.with_extension("");
         fs::write(&file, source).expect("the source");
-        let status = Command::new("gcc")
+        let status = Command::new(compiler)
             .args(["-g", "-w", "-o"])
             .args([&program, &file])
             .args(flags)
@@ -100,8 +108,12 @@ impl Place {
         let mut all: Vec<&str> = own.unwrap_or("").split_whitespace().collect();
         all.push(&include);
         all.extend(flags);
-        let name = Path::new(path).file_stem().expect("a name");
-        self.build(&name.to_string_lossy(), &source, &all)
+        let name = Path::new(path).file_name().expect("a name");
+        let compiler = match path.ends_with(".cpp") {
+            true => "g++",
+            false => "gcc",
+        };
+        self.compile(compiler, &name.to_string_lossy(), &source, &all)
     }
 
     pub(crate) fn wherefore(&self, args: &[&str]) -> Command {

@@ -159,7 +159,8 @@ impl Replay {
         if !matches!(&self.next, Some(e) if e.result == 1) {
             self.engine.finish_interrupted(call, code, restart);
         }
-        self.due_signals()
+        let step = self.engine.step()?;
+        self.due_signals(step)
     }
 
     pub(super) fn guest_state(&mut self, call: &Call, ret: i64) -> Result<(), Error> {

@@ -3,13 +3,12 @@
 use super::*;
 
 impl Replay {
-    /// Delivers the signals that the recording has at the present step.
-    pub(super) fn due_signals(&mut self) -> Result<Option<End>, Error> {
+    /// Delivers the signals that the recording has at `step`, the present one.
+    pub(super) fn due_signals(&mut self, step: u64) -> Result<Option<End>, Error> {
         if self.edited {
             return self.own_signals();
         }
         loop {
-            let step = self.engine.step()?;
             match &self.next {
                 Some(e) if e.kind == Kind::Signal && e.step == step => {}
                 Some(e) if e.kind == Kind::Memory && e.step == step => {
@@ -69,6 +68,35 @@ impl Replay {
                 }
             }
         }
+    }
+
+    /// The signal that the recording has at `step`.
+    pub(super) fn signal_due(&self, step: u64) -> Result<Option<Pending>, Error> {
+        let due = |e: &&Event| e.kind == Kind::Signal && e.step == step && !self.edited;
+        let Some(e) = self.next.as_ref().filter(due) else {
+            return Ok(None);
+        };
+        let decoded = special::decode_signal(e.nr as i32, &e.payload)?;
+        Ok(Some(decoded.pending))
+    }
+
+    /// Whether a signal at `step` is still to be announced; it is then.
+    pub(super) fn announce(&mut self, step: u64, pending: &Pending) -> bool {
+        let news = self.announced.as_ref().is_none_or(|(at, _)| *at != step);
+        if news {
+            let mut shown = pending.clone();
+            special::fix_fault_address(&mut shown, &self.engine.regs);
+            self.announced = Some((step, Box::new(shown.info)));
+        }
+        self.stops.counted |= news;
+        news
+    }
+
+    /// The `siginfo_t` of the signal that was announced where the guest stands.
+    pub fn signal_info(&self) -> Option<&[u8; 128]> {
+        let here = self.engine.step().ok()?;
+        let (_, info) = self.announced.as_ref().filter(|(step, _)| *step == here)?;
+        Some(info)
     }
 
     pub(crate) fn die(&mut self, p: &Pending) -> Result<End, Error> {

@@ -1,0 +1,327 @@
+//! `cargo xtask bench debug`: what commands take in gdb over a recording, beside the same commands in gdb alone.
+//!
+//! Both run the same script, in which gdb's own Python takes the time of each command: what it costs to start gdb and
+//! to read symbols is in neither. Seed 001's figures (Tables VI and VII) were taken on other programs and another
+//! machine; they are printed to be compared with, not measured.
+
+use super::{environment, record};
+use crate::compile::{self, Variant};
+use crate::facts::Facts;
+use crate::flags::Flags;
+use crate::install;
+use crate::tool;
+use anyhow::{Context, Result, bail};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// Hits of a breakpoint that stop nobody.
+const HITS: u64 = 100_000;
+/// Statements that are suppressed or switched, around the middle of the run.
+const EDITS: u64 = 10;
+
+/// What both scripts begin with.
+const TOOLS: &str = r#"
+import os, time
+gdb.execute("set pagination off")
+gdb.execute("set confirm off")
+gdb.execute("set debuginfod enabled off")
+
+def timed(command):
+    begun = time.monotonic()
+    gdb.execute(command, to_string=True)
+    return time.monotonic() - begun
+
+def figure(name, value):
+    print("FIGURE %s %.9f" % (name, value), flush=True)
+
+def parents():
+    out = {}
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            try:
+                with open("/proc/%s/stat" % name) as f:
+                    out[int(name)] = int(f.read().rsplit(")", 1)[1].split()[1])
+            except OSError:
+                pass
+    return out
+
+def guests():
+    """The processes that hold the guest and its copies."""
+    of = parents()
+    if not OURS:
+        return [p for p in of if of[p] == os.getpid()]
+    servers = [p for p in of if of[p] == os.getppid() and p != os.getpid()]
+    return [p for p in of if of[p] in servers]
+
+def space():
+    """Memory of all of them, what they share counted once, and their page tables, in kB."""
+    total = 0
+    for p in guests():
+        for file, name in (("smaps_rollup", "Pss:"), ("status", "VmPTE:")):
+            try:
+                with open("/proc/%d/%s" % (p, file)) as f:
+                    total += sum(int(l.split()[1]) for l in f if l.startswith(name))
+            except OSError:
+                pass
+    return total
+"#;
+
+/// One thing that is measured.
+struct Task {
+    name: &'static str,
+    /// The figures that its script prints: name, what is said of it, unit.
+    figures: &'static [(&'static str, &'static str, &'static str)],
+    script: fn() -> String,
+    /// Native gdb can do it too.
+    native: bool,
+    note: &'static str,
+}
+
+const TASKS: [Task; 5] = [
+    Task {
+        name: "ignored",
+        figures: &[("ignored", "100,000 ignored hits", "s")],
+        script: || {
+            format!(
+                "gdb.execute('break tick')\ngdb.execute('ignore $bpnum {HITS}')\nfigure('ignored', timed('continue'))\n"
+            )
+        },
+        native: true,
+        note: "",
+    },
+    Task {
+        name: "condition",
+        figures: &[("condition", "100,000 hits with a false condition", "s")],
+        script: || {
+            format!(
+                "gdb.execute('break tick if n == {HITS}')\nfigure('condition', timed('continue'))\n"
+            )
+        },
+        native: true,
+        note: "",
+    },
+    Task {
+        name: "checkpoint",
+        figures: &[
+            ("checkpoint", "keep 64 MB", "ms"),
+            ("rollback", "return to it", "ms"),
+            ("space", "memory for it, 1 MB written since", "kB"),
+        ],
+        script: checkpoints,
+        native: true,
+        note: "seed 001, Table VI: rollback 0.04 to 356 ms, 15 to 2,595 kB for each checkpoint",
+    },
+    Task {
+        name: "edits",
+        figures: &[
+            ("baseline", "the run from its beginning to its end", "ms"),
+            ("suppress", "more if a statement is suppressed", "ms"),
+            ("switch", "more if a predicate is switched", "ms"),
+        ],
+        script: edits,
+        native: false,
+        note: "seed 001, Table VII: suppression 2 to 25 ms more on 330 to 560 ms, 90 to 600 ms with recording on",
+    },
+    Task {
+        name: "reverse",
+        figures: &[(
+            "reverse",
+            "reverse-continue to a write 2 million steps ago",
+            "s",
+        )],
+        script: || {
+            "gdb.execute('break done')\ngdb.execute('continue')\ngdb.execute('watch marked')\n\
+             figure('reverse', timed('reverse-continue'))\n\
+             if 'begin' != gdb.selected_frame().name(): print('it stands in', gdb.selected_frame().name())\n"
+                .to_owned()
+        },
+        native: false,
+        note: "asked: at most 2 s",
+    },
+];
+
+fn checkpoints() -> String {
+    // gdb numbers checkpoints from 1, as we do.
+    "gdb.execute('break begin')\ngdb.execute('continue')\nbefore = space()\n\
+     figure('checkpoint', timed('checkpoint') * 1e3)\n\
+     gdb.execute('break done')\ngdb.execute('continue')\nfigure('space', space() - before)\n\
+     figure('rollback', timed('rollback 1' if OURS else 'restart 1') * 1e3)\n"
+        .to_owned()
+}
+
+fn edits() -> String {
+    format!(
+        "gdb.execute('break begin')\ngdb.execute('continue')\ngdb.execute('checkpoint')\ngdb.execute('break done')\n\
+         def run(edit):\n\
+         \x20   gdb.execute('rollback 1', to_string=True)\n\
+         \x20   return (timed(edit) if edit else 0) + timed('continue')\n\
+         run(None)\n\
+         baseline = min(run(None) for i in range(3))\n\
+         figure('baseline', baseline * 1e3)\n\
+         for name, line in (('suppress', TICK), ('switch', PREDICATE)):\n\
+         \x20   times = [run('%s debug.c:%d %d' % (name, line, {middle} + i)) for i in range({EDITS})]\n\
+         \x20   figure(name, (sum(times) / len(times) - baseline) * 1e3)\n",
+        middle = HITS / 2,
+    )
+}
+
+struct Row {
+    task: &'static Task,
+    figure: usize,
+    ours: f64,
+    native: Option<f64>,
+}
+
+pub(super) fn run(rest: &[String]) -> Result<bool> {
+    let flags = Flags::parse(rest, &["--json"])?;
+    install::missing_programs();
+    let gdb = tool::find_program("gdb").context("gdb is not installed")?;
+    let wherefore = tool::wherefore()?;
+    let source = Path::new("xtask/bench/debug.c");
+    let text = fs::read_to_string(source)?;
+    let program = compile::program(source, &Facts::parse(&text)?, Variant::FAST)?;
+    let place = tempfile::Builder::new().prefix("bench-").tempdir()?;
+    let recordings = place.path().join("recordings");
+    let command: [OsString; 1] = [program.clone().into()];
+    let steps = record(&command, &wherefore, &recordings, place.path(), "debug")?;
+    let mut rows = Vec::new();
+    for task in TASKS.iter().filter(|t| flags.selects(t.name)) {
+        eprintln!("{}", task.name);
+        let script = |ours: bool| -> Result<PathBuf> {
+            let file = place
+                .path()
+                .join(if ours { "ours.gdb" } else { "native.gdb" });
+            let start = if ours { "" } else { "starti\n" };
+            let truth = if ours { "True" } else { "False" };
+            let (tick, predicate) = (line(&text, "tick")?, line(&text, "predicate")?);
+            let body = (task.script)();
+            fs::write(
+                &file,
+                format!(
+                    "{start}python\nOURS = {truth}\nTICK = {tick}\nPREDICATE = {predicate}\n{TOOLS}{body}end\n"
+                ),
+            )?;
+            Ok(file)
+        };
+        let mut ours = Command::new(&wherefore);
+        ours.arg("--recordings").arg(&recordings);
+        ours.args(["debug", "--batch", "--gdb-option=-nx", "-x"]);
+        ours.arg(script(true)?);
+        let ours = figures(ours, place.path())?;
+        let mut native = BTreeMap::new();
+        if task.native {
+            let mut peer = Command::new(&gdb);
+            peer.args(["-nx", "-q", "-batch", "-x"]);
+            peer.arg(script(false)?).arg(&program);
+            native = figures(peer, place.path())?;
+        }
+        for (figure, (name, ..)) in task.figures.iter().enumerate() {
+            let value = ours.get(*name).copied();
+            rows.push(Row {
+                task,
+                figure,
+                ours: value.with_context(|| format!("{name} was not measured"))?,
+                native: native.get(*name).copied(),
+            });
+        }
+    }
+    if rows.is_empty() {
+        bail!("nothing was measured; is there a task of that name?");
+    }
+    if flags.json {
+        println!("{}", serde_json::to_string_pretty(&report(&rows, steps))?);
+    } else {
+        table(&rows, steps);
+    }
+    Ok(true)
+}
+
+/// The line of the program that has a mark.
+fn line(text: &str, mark: &str) -> Result<usize> {
+    let mark = format!("// MARK: {mark}");
+    let at = text.lines().position(|line| line.ends_with(&mark));
+    at.map(|n| n + 1).with_context(|| format!("no `{mark}`"))
+}
+
+/// Runs a script; what it measured, by name.
+fn figures(mut command: Command, place: &Path) -> Result<BTreeMap<String, f64>> {
+    let output = environment(&mut command, place)
+        .stdin(Stdio::null())
+        .output()?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let figures: BTreeMap<String, f64> = text.lines().filter_map(figure).collect();
+    if figures.is_empty() {
+        let words = String::from_utf8_lossy(&output.stderr);
+        bail!("gdb measured nothing: {text}{words}");
+    }
+    Ok(figures)
+}
+
+fn figure(line: &str) -> Option<(String, f64)> {
+    let (name, value) = line.strip_prefix("FIGURE ")?.split_once(' ')?;
+    Some((name.to_owned(), value.parse().ok()?))
+}
+
+fn table(rows: &[Row], steps: u64) {
+    println!(
+        "{:<52} {:>10} {:>10} {:>4} {:>8}",
+        "", "ours", "gdb", "", "ratio"
+    );
+    for row in rows {
+        let (_, what, unit) = row.task.figures[row.figure];
+        let native = |text: &dyn Fn(f64) -> String| row.native.map_or("-".to_owned(), text);
+        println!(
+            "{what:<52} {:>10.2} {:>10} {unit:>4} {:>8}",
+            row.ours,
+            native(&|n| format!("{n:.2}")),
+            native(&|n| format!("{:.2}", row.ours / n)),
+        );
+        if row.figure + 1 == row.task.figures.len() && !row.task.note.is_empty() {
+            println!("  {}", row.task.note);
+        }
+    }
+    println!("the recording has {steps} steps");
+}
+
+fn report(rows: &[Row], steps: u64) -> Value {
+    let list: Vec<Value> = rows
+        .iter()
+        .map(|row| {
+            let (name, what, unit) = row.task.figures[row.figure];
+            json!({
+                "figure": name,
+                "what": what,
+                "unit": unit,
+                "wherefore": row.ours,
+                "gdb": row.native,
+                "ratio": row.native.map(|n| row.ours / n),
+                "note": row.task.note,
+            })
+        })
+        .collect();
+    json!({ "steps": steps, "rows": list })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_are_read() {
+        assert_eq!(
+            figure("FIGURE space 12.5"),
+            Some(("space".to_owned(), 12.5))
+        );
+        assert_eq!(figure("Breakpoint 1 at 0x1149"), None);
+    }
+
+    #[test]
+    fn the_program_has_its_marks() {
+        let text = include_str!("../../bench/debug.c");
+        assert!(line(text, "tick").is_ok() && line(text, "predicate").is_ok());
+    }
+}
