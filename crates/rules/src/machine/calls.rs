@@ -16,7 +16,7 @@ impl Machine {
         let blocks = if closed {
             [NONE; 6]
         } else {
-            registers.map(|r| self.now.units[r].from)
+            registers.map(|r| self.now.units[r].from())
         };
         let role = self.names[function as usize].role.clone();
         if !closed {
@@ -213,14 +213,7 @@ impl Machine {
                 if !failed && begin != 0 {
                     let id = self.allocate(begin, bytes, *zeroed, *family, a, step);
                     if *stored {
-                        self.memory.store(
-                            a.arguments[0],
-                            8,
-                            Cell {
-                                from: id,
-                                unwritten: 0,
-                            },
-                        );
+                        self.memory.store(a.arguments[0], 8, Cell::new(id, 0));
                     } else {
                         from = Some(id);
                     }
@@ -239,8 +232,15 @@ impl Machine {
             for unit in [0usize, 1, 2, 6, 7, 8, 9, 10, 11, plan::FLAGS as usize] {
                 self.now.units[unit] = Cell::default();
             }
-            self.now.units[32..].fill(Cell::default());
-            self.now.units[0].from = from;
+            let mut groups = self.now.telling & fast::VECTORS;
+            self.now.telling &= !fast::VECTORS;
+            while groups != 0 {
+                for unit in fast::group_units(groups.trailing_zeros()) {
+                    self.now.units[unit] = Cell::PLAIN;
+                }
+                groups &= groups - 1;
+            }
+            self.now.units[0].set_from(from);
         }
         let name = &self.names[a.function as usize].name;
         if self.patterns.iter().any(|p| p.matches(name)) {
@@ -248,7 +248,7 @@ impl Machine {
             if name == "main" {
                 self.end(step, pc);
             } else {
-                let block = self.now.units[0].from;
+                let block = self.now.units[0].from();
                 let redex = Redex::Return {
                     function: name.clone(),
                     result,

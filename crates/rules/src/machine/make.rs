@@ -58,6 +58,8 @@ impl Plan {
         }
         maker.plan.first.push(maker.plan.ops.len() as u32);
         maker.bury();
+        let changed = maker.plan.ops.iter().filter_map(|(_, op)| op.changes());
+        maker.plan.writes = changed.fold(0, |m, unit| m | super::fast::group(unit));
         maker.plan
     }
 }

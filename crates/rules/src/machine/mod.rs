@@ -9,12 +9,15 @@
 //! that step; until then it is a [`Suspect`].
 
 mod calls;
+mod fast;
 pub mod functions;
 mod judge;
 mod make;
 mod operate;
 mod plan;
 mod shadow;
+#[cfg(test)]
+mod tests;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -30,8 +33,9 @@ use crate::fold;
 use crate::heap::{Block, BlockId, DIFFERENCE, Family, Freed, Heap, NONE};
 use crate::syntax::PointKind;
 use crate::term::{Checked, Pair};
+use fast::{Fast, ROOM, Row};
 pub use plan::Trackers;
-use plan::{Arith, Mix, NO_UNIT, Op, Plan, Source, UNITS};
+use plan::{Arith, Mix, NO_UNIT, Op, Plan, Source};
 use shadow::{Cell, Shadow};
 
 /// Bytes below the stack pointer that a function may use.
@@ -120,7 +124,12 @@ struct Active {
 }
 
 struct Thread {
-    units: Box<[Cell; UNITS]>,
+    /// Units, and room for temporaries.
+    units: Box<[Cell; ROOM]>,
+    /// Groups of units in which something may be unwritten.
+    tainted: u64,
+    /// Groups of which something may be known.
+    telling: u64,
     active: Vec<Active>,
     /// Place of the return address of the innermost of them.
     slot: u64,
@@ -137,7 +146,9 @@ struct Thread {
 impl Thread {
     fn new() -> Thread {
         Thread {
-            units: Box::new([Cell::default(); UNITS]),
+            units: Box::new([Cell::default(); ROOM]),
+            tainted: 0,
+            telling: 0,
             active: Vec::new(),
             slot: u64::MAX,
             closed: 0,
@@ -158,10 +169,15 @@ pub struct Machine {
     codebase: Arc<Mutex<Codebase>>,
     /// Set when a fault is found and no others are wanted.
     enough: Option<Arc<AtomicBool>>,
-    plans: Vec<Plan>,
+    plans: Vec<Arc<Plan>>,
     by_code: FxHashMap<usize, u32>,
     codes: Vec<Arc<tape::Code>>,
     shapes: Vec<(u32, Shape)>,
+    /// The quick ways through the shapes that were met.
+    fasts: Vec<Option<Box<Fast>>>,
+    row: Box<Row>,
+    /// Quick ways are gone.
+    quick: bool,
     names: Vec<Function>,
     pub heap: Heap,
     pub calls: Vec<CallEvent>,
@@ -214,6 +230,9 @@ impl Machine {
             by_code: FxHashMap::default(),
             codes: Vec::new(),
             shapes: Vec::new(),
+            fasts: Vec::new(),
+            row: Box::new([0; 256]),
+            quick: !curious,
             names: Vec::new(),
             heap: Heap::default(),
             calls: Vec::new(),
@@ -263,7 +282,7 @@ impl Machine {
                     let plan = Plan::of(&s.code, self.trackers, &codebase.entries, |pc| {
                         !in_library(pc)
                     });
-                    self.plans.push(plan);
+                    self.plans.push(Arc::new(plan));
                     self.codes.push(s.code.clone());
                     let n = self.plans.len() as u32 - 1;
                     self.by_code.insert(key, n);
@@ -271,6 +290,7 @@ impl Machine {
                 }
             };
             self.shapes.push((n, s.clone()));
+            self.fasts.push(None);
         }
     }
 
@@ -320,8 +340,7 @@ fn product(list: &[u8], arguments: &[u64; 6]) -> u64 {
 #[inline]
 fn part(unit: &mut Cell, at: u8, len: u8, bits: u8) {
     let mask = (((1u32 << len) - 1) << at) as u8;
-    unit.from = NONE;
-    unit.unwritten = unit.unwritten & !mask | bits << at & mask;
+    *unit = Cell::new(NONE, unit.unwritten() & !mask | bits << at & mask);
 }
 
 /// Where the outcome of arithmetic came from.
@@ -359,21 +378,12 @@ impl Listener for Machine {
             self.step = tape.step;
         }
         self.learn(tape.shapes);
-        let (mut at, mut event) = (0, 0);
-        loop {
-            if let Some((n, e)) = tape.events.get(event)
-                && *n as usize <= at
-            {
-                self.event(e);
-                event += 1;
-                continue;
-            }
-            let Some(bytes) = tape.records.get(at..).filter(|b| !b.is_empty()) else {
-                break;
-            };
-            let shape = u32::from_le_bytes(bytes[..4].try_into().expect("four bytes"));
-            at += self.record(bytes, shape);
+        let mut at = 0;
+        for (n, event) in tape.events {
+            at = self.records(tape.records, at, *n as usize);
+            self.event(event);
         }
+        self.records(tape.records, at, tape.records.len());
     }
 
     fn into_any(self: Box<Self>) -> Box<dyn std::any::Any> {

@@ -3,53 +3,113 @@
 use super::*;
 
 impl Machine {
-    pub(super) fn record(&mut self, bytes: &[u8], shape: u32) -> usize {
-        let (n, s) = &self.shapes[shape as usize];
-        let (n, executed, length) = (*n as usize, s.executed as usize, s.record_len());
-        let (rsp, rbp) = (s.rsp, s.rbp);
+    /// Goes through records; returns where it ended.
+    pub(super) fn records(&mut self, records: &[u8], mut at: usize, end: usize) -> usize {
+        while at < end {
+            let bytes = &records[at..];
+            let shape = u32::from_le_bytes(bytes[..4].try_into().expect("four bytes"));
+            at += self.record(bytes, shape as usize);
+        }
+        at
+    }
+
+    fn record(&mut self, bytes: &[u8], shape: usize) -> usize {
+        let Some(fast) = &self.fasts[shape] else {
+            let (n, s) = &self.shapes[shape];
+            let fast = Fast::of(&self.plans[*n as usize], *n, s, self.trackers);
+            self.fasts[shape] = Some(Box::new(fast));
+            return self.record(bytes, shape);
+        };
+        let now = &mut self.now;
+        let row = &mut self.row;
+        (row[1], row[2], row[3]) = (now.rsp, now.rbp, now.fs_base);
+        let length = tape::RECORD_HEAD + 8 * usize::from(fast.values);
+        let values = bytes[tape::RECORD_HEAD..length].chunks_exact(8);
+        for (to, value) in row[fast::FIRST_VALUE..].iter_mut().zip(values) {
+            *to = u64::from_le_bytes(value.try_into().expect("eight bytes"));
+        }
+        now.rsp = fast.rsp.map_or(now.rsp, |t| t.get(row));
+        now.rbp = fast.rbp.map_or(now.rbp, |t| t.get(row));
+        let executed = u64::from(fast.executed);
+        let mut left = Ok(());
+        if now.closed == 0 {
+            left = if self.quick && fast.usable && fast.reads & now.tainted == 0 {
+                let mut ground = fast::Ground {
+                    units: &mut now.units,
+                    memory: &mut self.memory,
+                    heap: &self.heap,
+                    row,
+                    red_zone: RED_ZONE,
+                };
+                fast.run(&mut ground)
+            } else {
+                Err(0)
+            };
+        } else if !fast.quiet {
+            left = Err(0);
+        }
+        match left {
+            Ok(()) => {
+                if now.closed == 0 {
+                    now.tainted &= !fast.cleans;
+                    now.telling |= fast.leaves;
+                }
+                if let Some((slot, result, i)) = fast.returns {
+                    let (slot, result) = (slot.get(row), result.get(row));
+                    if slot >= now.slot || now.closed > 0 {
+                        let pc = self.plans[fast.plan as usize].pcs[usize::from(i)];
+                        self.leave(slot, result, self.step + u64::from(i), pc);
+                    }
+                }
+            }
+            Err(i) => self.slow(shape, i, bytes),
+        }
+        self.step += executed;
+        length
+    }
+
+    /// All operations of a record, one by one, from an instruction on.
+    fn slow(&mut self, shape: usize, insn: u8, bytes: &[u8]) {
+        let (n, s) = &self.shapes[shape];
+        let executed = s.executed as usize;
+        let plan = self.plans[*n as usize].clone();
         let values = Values {
             record: bytes,
-            rsp: self.now.rsp,
-            rbp: self.now.rbp,
-            fs_base: self.now.fs_base,
+            rsp: self.row[1],
+            rbp: self.row[2],
+            fs_base: self.row[3],
         };
-        // Taken out, so that operations can change the rest of the machine.
-        let plan = std::mem::take(&mut self.plans[n]);
-        let end = plan.first[executed] as usize;
-        for (i, op) in &plan.ops[..end] {
+        let ops = plan.first[insn as usize] as usize..plan.first[executed] as usize;
+        for (i, op) in &plan.ops[ops] {
             match op {
                 Op::Enter(e) => {
                     let arguments = e.arguments.map(|t| values.get(t));
                     let at = self.step + u64::from(*i);
-                    self.enter(
-                        e.function,
-                        arguments,
-                        values.get(e.slot),
-                        at,
-                        plan.pcs[*i as usize],
-                    );
+                    let pc = plan.pcs[*i as usize];
+                    self.enter(e.function, arguments, values.get(e.slot), at, pc);
                 }
                 Op::Return { slot, result } => {
                     let slot = values.get(*slot);
                     if slot >= self.now.slot || self.now.closed > 0 {
-                        self.leave(
-                            slot,
-                            values.get(*result),
-                            self.step + u64::from(*i),
-                            plan.pcs[*i as usize],
-                        );
+                        let at = self.step + u64::from(*i);
+                        self.leave(slot, values.get(*result), at, plan.pcs[*i as usize]);
                     }
                 }
                 _ if self.now.closed > 0 => {}
                 _ => self.operate(op, &plan, &values, *i),
             }
         }
-        self.plans[n] = plan;
-        let (rsp, rbp) = (rsp.map(|t| values.get(t)), rbp.map(|t| values.get(t)));
-        self.now.rsp = rsp.unwrap_or(self.now.rsp);
-        self.now.rbp = rbp.unwrap_or(self.now.rbp);
-        self.step += executed as u64;
-        length
+        self.now.telling |= plan.writes;
+        let mut groups = self.now.tainted | plan.writes;
+        self.now.tainted = 0;
+        while groups != 0 {
+            let bit = groups.trailing_zeros();
+            let units = &self.now.units;
+            if fast::group_units(bit).any(|u| units[u].unwritten() != 0) {
+                self.now.tainted |= 1 << bit;
+            }
+            groups &= groups - 1;
+        }
     }
 
     #[inline]
@@ -70,7 +130,7 @@ impl Machine {
                 if *len == 8 || *whole {
                     units[*to as usize] = cell;
                 } else {
-                    part(&mut units[*to as usize], *to_at, *len, cell.unwritten);
+                    part(&mut units[*to as usize], *to_at, *len, cell.unwritten());
                 }
             }
             Op::Store {
@@ -96,18 +156,18 @@ impl Machine {
                     }
                 };
                 let (b, x) = (known(*base), known(*index));
-                let pointed = if *bytes || x.from == DIFFERENCE {
-                    x.from
+                let pointed = if *bytes || x.from() == DIFFERENCE {
+                    x.from()
                 } else {
                     NONE
                 };
-                let from = match (b.from, pointed) {
+                let from = match (b.from(), pointed) {
                     (from, NONE) => from,
                     (NONE, from) => from,
                     _ => NONE,
                 };
-                if (b.unwritten | x.unwritten) != 0 {
-                    let register = if b.unwritten != 0 { *base } else { *index };
+                if (b.unwritten() | x.unwritten()) != 0 {
+                    let register = if b.unwritten() != 0 { *base } else { *index };
                     self.used(plan, i, Some(register as u8));
                 }
                 if from != NONE || self.curious {
@@ -117,7 +177,7 @@ impl Machine {
                         values,
                         i,
                         from,
-                        if b.from == from { *base } else { *index },
+                        if b.from() == from { *base } else { *index },
                     );
                 }
             }
@@ -129,33 +189,33 @@ impl Machine {
                 len,
                 whole,
             } => {
-                let bits = units[*from as usize].unwritten >> from_at;
+                let bits = units[*from as usize].unwritten() >> from_at;
                 let kept = if *len == 8 {
-                    units[*from as usize].from
+                    units[*from as usize].from()
                 } else {
                     NONE
                 };
                 let unit = &mut units[*to as usize];
                 part(unit, *to_at, *len, bits);
-                unit.from = kept;
+                unit.set_from(kept);
                 if *whole {
-                    unit.unwritten &= 0x0f;
+                    unit.set_unwritten(unit.unwritten() & 0x0f);
                 }
             }
             Op::Clear { to, mask } => {
                 let unit = &mut units[*to as usize];
-                unit.from = NONE;
-                unit.unwritten &= !mask;
+                *unit = Cell::new(NONE, unit.unwritten() & !mask);
             }
             Op::Arith { to, a, b, kind } => {
                 let known = |u: u16| {
                     if u == NO_UNIT {
                         NONE
                     } else {
-                        units[u as usize].from
+                        units[u as usize].from()
                     }
                 };
-                units[*to as usize].from = arithmetic(*kind, known(*a), known(*b));
+                let from = arithmetic(*kind, known(*a), known(*b));
+                units[*to as usize].set_from(from);
             }
             Op::Move {
                 to,
@@ -167,8 +227,8 @@ impl Machine {
                     units[*to as usize] = units[*from as usize];
                 }
                 if !wide {
-                    units[*to as usize].from = NONE;
-                    units[*to as usize].unwritten &= 0x0f;
+                    let unit = &mut units[*to as usize];
+                    *unit = Cell::new(NONE, unit.unwritten() & 0x0f);
                 }
             }
             Op::Mix {
@@ -181,11 +241,11 @@ impl Machine {
                 let mut all = !sources.is_empty();
                 for s in sources {
                     let (bits, wanted) = match s {
-                        Source::Unit(u, m) => (units[*u as usize].unwritten & m, *m),
+                        Source::Unit(u, m) => (units[*u as usize].unwritten() & m, *m),
                         Source::Memory { spot, at, len } => {
                             let address = plan.address(*spot, values);
                             let cell = self.memory.load(address.wrapping_add(u64::from(*at)), *len);
-                            (cell.unwritten, ((1u16 << len) - 1) as u8)
+                            (cell.unwritten(), ((1u16 << len) - 1) as u8)
                         }
                     };
                     // Compilers compare strings by the word, though they may end in it: there the
@@ -202,14 +262,13 @@ impl Machine {
                     Mix::Never => false,
                 };
                 let unit = &mut units[*to as usize];
-                if bad {
-                    unit.unwritten |= mask;
-                } else {
-                    unit.unwritten &= !mask;
-                }
+                unit.set_unwritten(match bad {
+                    true => unit.unwritten() | mask,
+                    false => unit.unwritten() & !mask,
+                });
             }
             Op::Decide { mask } => {
-                if units[plan::FLAGS as usize].unwritten & mask != 0 {
+                if units[plan::FLAGS as usize].unwritten() & mask != 0 {
                     self.used(plan, i, None);
                 }
             }

@@ -143,13 +143,13 @@ pub(crate) struct Entry {
 /// An address as a sum, in a form that is quick to work out.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Address {
-    base: Term,
-    index: u8,
-    scale: u8,
+    pub(crate) base: Term,
+    pub(crate) index: u8,
+    pub(crate) scale: u8,
     /// In the thread's own segment.
-    fs: bool,
+    pub(crate) fs: bool,
     /// It is not such a sum.
-    odd: bool,
+    pub(crate) odd: bool,
 }
 
 impl Address {
@@ -183,6 +183,8 @@ pub(crate) struct Plan {
     /// Number of the operations before each instruction.
     pub(crate) first: Vec<u32>,
     pub(crate) pcs: Vec<u64>,
+    /// Groups of units that it may change.
+    pub(crate) writes: u64,
 }
 
 /// What is switched on.
@@ -192,6 +194,22 @@ pub struct Trackers {
     pub blocks: bool,
     /// What was never written.
     pub unwritten: bool,
+}
+
+impl Op {
+    /// The unit that it changes.
+    pub(crate) fn changes(&self) -> Option<u16> {
+        match self {
+            Op::Copy { to, .. }
+            | Op::Part { to, .. }
+            | Op::Clear { to, .. }
+            | Op::Load { to, .. }
+            | Op::Arith { to, .. }
+            | Op::Move { to, .. }
+            | Op::Mix { to, .. } => Some(*to),
+            _ => None,
+        }
+    }
 }
 
 impl Plan {
