@@ -277,7 +277,7 @@ impl Maker {
 
     fn access(&mut self, plan: &Plan, i: u8, spot: u16, at: u8, len: u8) -> QuickOp {
         let a = &plan.addresses[spot as usize];
-        self.usable &= !a.odd && !(a.fs && a.index != tape::slot::ZERO);
+        self.usable &= !(a.odd || a.fs && a.index != tape::slot::ZERO);
         let (index, scale) = match a.fs {
             true => (FS, 1),
             false => (place(a.index), a.scale),
