@@ -262,6 +262,7 @@ impl Machine {
     /// Keeps a list of all accesses to blocks.
     pub fn note_accesses(&mut self) {
         self.curious = true;
+        self.quick = false;
         self.accesses = Some(Vec::new());
     }
 
