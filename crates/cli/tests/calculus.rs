@@ -10,8 +10,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use calculus::c::{self, Allocator, Part, Translated};
 use calculus::{
-    Bid, Block, Class, Event, Outcome, Point, Pointer, Program, Region, Span, State, Value, parse,
-    random, reachable,
+    Bid, Block, Class, Event, Leak, Outcome, Point, Pointer, Program, Region, Span, State, Value,
+    parse, random, reachable,
 };
 use harness::Place;
 use serde_json::Value as Json;
@@ -20,6 +20,9 @@ use serde_json::Value as Json;
 const CELL: i64 = 8;
 
 const FREES: [Class; 3] = [Class::UnmatchedFree, Class::StackFree, Class::DoubleFree];
+
+/// Blocks and bytes by lines.
+type Lines = BTreeMap<u64, (u64, u64)>;
 
 /// What happened, with the blocks of each program numbered from 0.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,8 +56,21 @@ struct Ran {
     operations: u64,
     seen: Vec<Seen>,
     error: Option<(Class, Span)>,
-    /// Blocks that nothing leads to at the end: where they were made, and their bytes.
-    lost: Vec<(Span, u64)>,
+    /// All blocks: where they were made, and their bytes.
+    blocks: Vec<(Span, u64)>,
+    /// Blocks that live at the end, and those of them that nothing leads to.
+    live: Vec<usize>,
+    lost: Vec<usize>,
+    /// What functions left behind.
+    left: Vec<Left>,
+}
+
+/// Blocks that were made in a function and live when it returns.
+struct Left {
+    function: String,
+    /// The calls that led there.
+    way: Vec<Span>,
+    blocks: Vec<usize>,
 }
 
 /// Nothing, if the program gets stuck.
@@ -64,6 +80,7 @@ fn run(text: &str) -> Option<Ran> {
     let mut blocks: Vec<(Bid, Span, u64)> = Vec::new();
     let mut seen = Vec::new();
     let mut operations = 0;
+    let (mut left, mut way) = (Vec::new(), Vec::new());
     let error = loop {
         let number = |bid| blocks.iter().position(|b| b.0 == bid);
         let passed = |v: &Value| match (v, state.pointer(v)) {
@@ -75,22 +92,34 @@ fn run(text: &str) -> Option<Ran> {
             _ => Passed::Other,
         };
         let point = state.point();
-        match point.as_ref().map(|p| &p.0) {
-            Some(Point::Read(v) | Point::Write(v, _)) => {
+        match &point {
+            Some((access @ (Point::Read(v) | Point::Write(v, _)), _)) => {
                 operations += 1;
-                let heap = state
-                    .pointer(v)
-                    .and_then(|p| Some((number(p.bid)?, p.index)));
-                if let Some((block, index)) = heap {
-                    seen.push(match point.as_ref().map(|p| &p.0) {
-                        Some(Point::Read(_)) => Seen::Read { block, index },
+                if let Some(p) = state.pointer(v)
+                    && let Some(block) = number(p.bid)
+                {
+                    let index = p.index;
+                    seen.push(match access {
+                        Point::Read(_) => Seen::Read { block, index },
                         _ => Seen::Write { block, index },
                     });
                 }
             }
-            Some(Point::Malloc(_) | Point::Free(_)) => operations += 1,
-            Some(Point::Call(z, v)) => seen.push(Seen::Call(z.clone(), passed(v))),
-            Some(Point::Ret(z, v)) => seen.push(Seen::Ret(z.clone(), passed(v))),
+            Some((Point::Malloc(_) | Point::Free(_), _)) => operations += 1,
+            Some((Point::Call(z, v), span)) => {
+                seen.push(Seen::Call(z.clone(), passed(v)));
+                way.push(*span);
+            }
+            Some((ret @ Point::Ret(z, v), _)) => {
+                seen.push(Seen::Ret(z.clone(), passed(v)));
+                let leaks = state.leaks(ret).into_iter();
+                left.extend(leaks.filter(|l| l.0 == Leak::Transaction).map(|l| Left {
+                    function: z.clone(),
+                    way: way.clone(),
+                    blocks: l.1.into_iter().filter_map(number).collect(),
+                }));
+                way.pop();
+            }
             None => {}
         }
         let known = state.trace.len();
@@ -119,15 +148,22 @@ fn run(text: &str) -> Option<Ran> {
     };
     let successors = successors(&state);
     let kept = found_by_address(&state, &successors);
-    let is_lost = |b: &Bid| state.heap.contains_key(b) && !kept.contains(b);
-    let lost = blocks.iter().filter(|b| is_lost(&b.0));
-    let lost = lost.map(|b| (b.1, b.2)).collect();
+    let numbered = blocks.iter().enumerate();
+    let living = numbered.filter(|(_, b)| state.heap.contains_key(&b.0));
+    let lost = living.clone().filter(|(_, b)| !kept.contains(&b.0));
+    let (live, lost) = (
+        living.map(|(n, _)| n).collect(),
+        lost.map(|(n, _)| n).collect(),
+    );
     Some(Ran {
         program,
         operations,
         seen,
         error,
+        blocks: blocks.into_iter().map(|b| (b.1, b.2)).collect(),
+        live,
         lost,
+        left,
     })
 }
 
@@ -260,15 +296,31 @@ impl Batch<'_> {
             .collect()
     }
 
-    /// Blocks and bytes that are lost, by the line that made them. Programs that go wrong are left out: in C, the error
-    /// itself may have overwritten or freed something.
-    fn expected_leaks(&self) -> BTreeMap<u64, (u64, u64)> {
-        let mut out: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
-        for (n, r) in self.parts.iter().enumerate() {
-            for (span, bytes) in r.lost.iter().filter(|_| r.error.is_none()) {
-                let entry = out.entry(self.translated.lines[&(n, *span)]).or_default();
-                *entry = (entry.0 + 1, entry.1 + bytes);
-            }
+    /// Blocks of a program by the line that made them.
+    fn by_line(&self, part: usize, blocks: &[usize]) -> Lines {
+        let mut out = Lines::new();
+        for b in blocks {
+            let (span, bytes) = self.parts[part].blocks[*b];
+            let entry = out.entry(self.translated.lines[&(part, span)]).or_default();
+            *entry = (entry.0 + 1, entry.1 + bytes);
+        }
+        out
+    }
+
+    /// What is lost. Programs that go wrong are left out: in C, the error itself may have overwritten or freed
+    /// something.
+    fn expected_leaks(&self) -> Lines {
+        let parts = self.parts.iter().enumerate();
+        let right = parts.filter(|(_, r)| r.error.is_none());
+        right.flat_map(|(n, r)| self.by_line(n, &r.lost)).collect()
+    }
+
+    fn found_leaks(&self, fault: &Json) -> Lines {
+        let mut out = Lines::new();
+        for l in fault["leaks"].as_array().expect("leaks") {
+            let entry = out.entry(self.line(&l["allocated"])).or_default();
+            entry.0 += l["blocks"].as_u64().expect("a number");
+            entry.1 += l["bytes"].as_u64().expect("a number");
         }
         out
     }
@@ -277,24 +329,17 @@ impl Batch<'_> {
     fn faults_agree(&self, options: &[&str]) {
         let report = self.check(options);
         let mut found: Vec<(String, u64)> = Vec::new();
-        let mut leaks: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
+        let mut leaks = Lines::new();
         for f in report["faults"].as_array().expect("faults") {
-            let lost = f["leaks"].as_array().expect("leaks");
-            if lost.is_empty() {
-                let rule = f["rule"].as_str().expect("a rule").to_owned();
-                found.push((rule, self.line(&f["at"])));
+            let rule = f["rule"].as_str().expect("a rule").to_owned();
+            let lost = self.found_leaks(f);
+            match lost.is_empty() {
+                true => found.push((rule, self.line(&f["at"]))),
+                false => assert_eq!(rule, "definite_leak"),
             }
-            for l in lost {
-                assert_eq!(f["rule"], "definite_leak");
-                let line = self.line(&l["allocated"]);
-                if self.parts[self.part_of(line)].error.is_some() {
-                    continue;
-                }
-                let entry = leaks.entry(line).or_default();
-                entry.0 += l["blocks"].as_u64().expect("a number");
-                entry.1 += l["bytes"].as_u64().expect("a number");
-            }
+            leaks.extend(lost);
         }
+        leaks.retain(|line, _| self.parts[self.part_of(*line)].error.is_none());
         // What is read from where nothing may be read was not written either.
         found
             .dedup_by(|next, first| next.1 == first.1 && next.0 == Class::UninitialisedRead.rule());
@@ -532,4 +577,58 @@ fn the_examples_of_the_manual_do_in_c_what_they_say() {
         let rules: Vec<&str> = faults.iter().filter_map(|f| f["rule"].as_str()).collect();
         assert_eq!(rules.first().copied().unwrap_or("done"), said);
     }
+}
+
+#[test]
+fn functions_leave_the_same_blocks_behind() {
+    let right = programs(9).filter(|r| r.error.is_none() && !r.left.is_empty());
+    let parts: Vec<Ran> = right.take(15).collect();
+    let batch = Batch::record(&parts, Allocator::Forgiving);
+    // The shipped rule is about a function called `transaction`, and is to be copied for others.
+    let shipped = batch
+        .place
+        .say(&["rules", "--show", "transaction.rules"])
+        .out;
+    let shipped = shipped
+        .lines()
+        .find(|l| l.starts_with('['))
+        .expect("a rule");
+    let mut text = String::new();
+    for (n, r) in parts.iter().enumerate() {
+        for d in &r.program.definitions {
+            if let calculus::Definition::Function { name, .. } = d {
+                text += &shipped.replace("transaction", &c::function(n, name));
+                text.push('\n');
+            }
+        }
+    }
+    let names = text.lines().filter_map(|l| l[1..].split(']').next());
+    let names = names.collect::<Vec<_>>().join(",") + ",possible_leak";
+    let rules = batch.place.path("copied.rules");
+    std::fs::write(&rules, text).expect("a file");
+    let rules = rules.to_str().expect("a path");
+    let report = batch.check(&["--all", "--rules", rules, "--only", &names]);
+    let mut expected = Vec::new();
+    let mut live = Lines::new();
+    for (n, r) in parts.iter().enumerate() {
+        let mut known = BTreeSet::new();
+        for l in r
+            .left
+            .iter()
+            .filter(|l| known.insert((&l.function, &l.way)))
+        {
+            let rule = format!("{}_leak", c::function(n, &l.function));
+            expected.push((rule, batch.by_line(n, &l.blocks)));
+        }
+        live.extend(batch.by_line(n, &r.live));
+    }
+    expected.push(("possible_leak".to_owned(), live));
+    let faults = report["faults"].as_array().expect("faults").iter();
+    let found: Vec<(String, Lines)> = faults
+        .map(|f| {
+            let rule = f["rule"].as_str().expect("a rule").to_owned();
+            (rule, batch.found_leaks(f))
+        })
+        .collect();
+    assert_eq!(found, expected);
 }

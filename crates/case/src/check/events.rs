@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use rules::heap::{BlockId, DIFFERENCE};
+use rules::heap::BlockId;
 use rules::machine::MOST_NOTED;
 use serde::Serialize;
 
@@ -55,12 +55,13 @@ pub enum EventKind {
 /// In the order of steps.
 pub(super) fn events(w: &Watched, notes: &mut Vec<String>) -> Vec<AbstractEvent> {
     let machine = &w.machine;
-    let number = |id: BlockId| id.0 - DIFFERENCE.0;
+    let numbered = machine.heap.all().zip(1..);
+    let numbers: HashMap<BlockId, u32> = numbered.map(|((id, _), n)| (id, n)).collect();
     let mut out = Vec::new();
     let mut tell = |step, what, place| out.push(AbstractEvent { step, what, place });
-    for (id, b) in machine.heap.all() {
+    for ((_, b), block) in machine.heap.all().zip(1..) {
         let made = EventKind::Malloc {
-            block: number(id),
+            block,
             size: b.size,
             begin: b.begin,
             by: machine.function_name(b.by).to_owned(),
@@ -68,7 +69,7 @@ pub(super) fn events(w: &Watched, notes: &mut Vec<String>) -> Vec<AbstractEvent>
         tell(b.born, made, None);
         if let Some(f) = b.freed {
             let freed = EventKind::Free {
-                block: number(id),
+                block,
                 by: machine.function_name(f.by).to_owned(),
             };
             tell(f.step, freed, None);
@@ -91,12 +92,11 @@ pub(super) fn events(w: &Watched, notes: &mut Vec<String>) -> Vec<AbstractEvent>
     let mut places: HashMap<u64, Option<String>> = HashMap::new();
     let accesses = machine.accesses.as_deref().unwrap_or_default();
     for a in accesses {
+        let Some(&block) = numbers.get(&a.block) else {
+            continue;
+        };
         let begin = machine.heap.block(a.block).begin;
-        let (block, index, size) = (
-            number(a.block),
-            a.address.wrapping_sub(begin) as i64,
-            a.size,
-        );
+        let (index, size) = (a.address.wrapping_sub(begin) as i64, a.size);
         let what = match a.write {
             true => EventKind::Write { block, index, size },
             false => EventKind::Read { block, index, size },

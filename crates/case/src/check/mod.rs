@@ -92,11 +92,11 @@ pub(crate) fn check(
     };
     let Finished { name, folder, meta } = store.finished(recording.as_deref())?;
     let begun = Instant::now();
-    let wanted = watch::Wanted {
+    let how = watch::How {
         first_only: !request.all,
         events: request.events,
     };
-    let mut watched = Watched::of(&name, &folder, &meta, &chosen, wanted, audience)?;
+    let mut watched = Watched::of(&name, &folder, &meta, &chosen, how, audience)?;
     let watch_seconds = begun.elapsed().as_secs_f64();
     let begun = Instant::now();
     let faults = report::faults(&mut watched, &chosen, request)?;

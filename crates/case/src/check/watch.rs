@@ -27,9 +27,9 @@ const LOADING: [u64; 5] = [3, 9, 10, 11, 59];
 /// Executable mappings: where, and of which file.
 type Modules = Vec<(u64, PathBuf)>;
 
-/// What the machine is to look for.
+/// How a run is watched.
 #[derive(Clone, Copy)]
-pub(crate) struct Wanted {
+pub(crate) struct How {
     /// Nothing after the first fault.
     pub(crate) first_only: bool,
     /// A list of accesses.
@@ -69,7 +69,7 @@ impl Watched {
         folder: &Path,
         meta: &Meta,
         chosen: &Chosen,
-        wanted: Wanted,
+        how: How,
         audience: &Rc<dyn Audience>,
     ) -> Result<Watched, Error> {
         let wrong = |error| Error::Engine {
@@ -87,15 +87,17 @@ impl Watched {
             .keep_checkpoints(guest::Spacing::default())
             .map_err(wrong)?;
         let codebase: Arc<Mutex<Codebase>> = Arc::default();
-        let mut machine = Machine::new(
+        let make = if how.events {
+            Machine::noting
+        } else {
+            Machine::new
+        };
+        let mut machine = make(
             chosen.rules.clone(),
             chosen.pairs.clone(),
             codebase.clone(),
-            wanted.first_only.then(|| interrupt.clone()),
+            how.first_only.then(|| interrupt.clone()),
         );
-        if wanted.events {
-            machine.note_accesses();
-        }
         if let Some(m) = stack_of(&mut replay).map_err(wrong)? {
             machine.set_stack(m);
         }

@@ -209,6 +209,26 @@ impl Machine {
         codebase: Arc<Mutex<Codebase>>,
         enough: Option<Arc<AtomicBool>>,
     ) -> Machine {
+        Machine::made(rules, pairs, codebase, enough, false)
+    }
+
+    /// One that keeps a list of all accesses to blocks.
+    pub fn noting(
+        rules: Arc<Vec<Checked>>,
+        pairs: Vec<Pair>,
+        codebase: Arc<Mutex<Codebase>>,
+        enough: Option<Arc<AtomicBool>>,
+    ) -> Machine {
+        Machine::made(rules, pairs, codebase, enough, true)
+    }
+
+    fn made(
+        rules: Arc<Vec<Checked>>,
+        pairs: Vec<Pair>,
+        codebase: Arc<Mutex<Codebase>>,
+        enough: Option<Arc<AtomicBool>>,
+        noting: bool,
+    ) -> Machine {
         let derefs: Vec<usize> = (0..rules.len()).filter(|i| rules[*i].is_deref()).collect();
         let trackers = Trackers {
             blocks: rules.iter().any(|r| {
@@ -218,7 +238,7 @@ impl Machine {
             }),
             unwritten: rules.iter().any(Checked::asks_written),
         };
-        let curious = derefs.iter().any(|i| !fold::is_quiet(&rules[*i]));
+        let curious = noting || derefs.iter().any(|i| !fold::is_quiet(&rules[*i]));
         let patterns = rules.iter().flat_map(Checked::functions).collect();
         Machine {
             rules,
@@ -243,7 +263,7 @@ impl Machine {
             step: 0,
             begun: false,
             suspects: Vec::new(),
-            accesses: None,
+            accesses: noting.then(Vec::new),
             seen: FxHashMap::default(),
             derefs,
             curious,
@@ -257,13 +277,6 @@ impl Machine {
     /// Where the main thread's stack is.
     pub fn set_stack(&mut self, stack: (u64, u64)) {
         self.stack = stack;
-    }
-
-    /// Keeps a list of all accesses to blocks.
-    pub fn note_accesses(&mut self) {
-        self.curious = true;
-        self.quick = false;
-        self.accesses = Some(Vec::new());
     }
 
     fn learn(&mut self, shapes: &[Shape]) {
