@@ -275,6 +275,19 @@ fn commands_are_completed() {
     }
 }
 
+/// What a user's script defines does not get in the way of our commands.
+#[test]
+fn scripts_may_define_what_they_like() {
+    let p = Place::new();
+    let guest = p.build("small", "int main(void) { return 3; }", &[]);
+    p.run(&guest, &[]).exits(3);
+    let commands = "python run = ask = look = number = None\nwhen\ngoto 10\nwhen\n";
+    let ran = debug(&p, commands);
+    let all = told(&ran, commands);
+    contains(answer(&all, "when", 0), &["step 0 of"]);
+    contains(answer(&all, "when", 1), &["step 10 of"]);
+}
+
 /// Each command that the manual lists has a help text of its own that shows how it is written.
 #[test]
 fn every_command_of_the_manual_has_help() {

@@ -52,10 +52,16 @@ def parents():
 def guests():
     """The processes that hold the guest and its copies."""
     of = parents()
-    if not OURS:
-        return [p for p in of if of[p] == os.getpid()]
-    servers = [p for p in of if of[p] == os.getppid() and p != os.getpid()]
-    return [p for p in of if of[p] in servers]
+    if OURS:
+        roots = {p for p in of if of[p] == os.getppid() and p != os.getpid()}
+    else:
+        roots = {os.getpid()}
+    found = set()
+    while True:
+        more = {p for p in of if of[p] in roots | found} - found
+        if not more:
+            return found
+        found |= more
 
 def space():
     """Memory of all of them, what they share counted once, and their page tables, in kB."""
