@@ -8,9 +8,9 @@ volatile long total, marked, taken;
 
 __attribute__((noipa)) void tick(long n)
 {
-    total += n; // MARK: tick
+    total += n;
     if (n & 1) // MARK: predicate
-        taken++;
+        taken++; // MARK: statement
 }
 
 __attribute__((noipa)) void begin(void)

@@ -94,8 +94,12 @@ def number(text):
     try:
         return str(int(text, 0))
     except ValueError:
+        pass
+    try:
         value = gdb.parse_and_eval(text)
         return str(int(value.cast(gdb.lookup_type("unsigned long"))))
+    except gdb.error as why:
+        raise gdb.GdbError(str(why))
 
 
 def with_numbers(text):

@@ -90,7 +90,11 @@ pub(crate) fn debug(case: &Case, folder: &Path, args: &DebugArgs) -> Result<Exit
         gdb.arg("-ex").arg(text);
     };
     setting("set remotetimeout 60".to_owned());
-    setting(format!("source {}", quoted(&commands)));
+    // As a module, so that what the user's own scripts define cannot get in its way.
+    setting(format!(
+        "python import sys; sys.path.insert(0, {:?}); import wherefore; sys.path.pop(0)",
+        quoted(&place.0)
+    ));
     // Files that are what they were are read from where they are; others from the recording.
     let changed = case.changed_files(&name)?;
     if changed.is_empty() {
@@ -102,7 +106,7 @@ pub(crate) fn debug(case: &Case, folder: &Path, args: &DebugArgs) -> Result<Exit
         ));
     }
     setting(format!("target extended-remote {}", quoted(&socket)));
-    setting("python stay_close()".to_owned());
+    setting("python wherefore.stay_close()".to_owned());
     for script in &args.script {
         gdb.arg("-x").arg(script);
     }
