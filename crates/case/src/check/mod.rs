@@ -15,7 +15,7 @@ pub use report::{BlockReport, Fault, LeakedBlocks, Site};
 pub(crate) use select::rules;
 pub use select::{RuleFile, RuleReport, RulesReport, RulesRequest};
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Instant;
 
@@ -26,7 +26,7 @@ use crate::meta::{Ended, Meta};
 use crate::replay::Audience;
 use crate::run::{self, RunRequest, Stuck, Surroundings};
 use crate::store::{RecordingName, Store};
-use watch::Watched;
+use watch::{How, Watched};
 
 #[derive(Clone, Debug, Default)]
 pub struct CheckRequest {
@@ -90,7 +90,11 @@ pub(crate) fn check(
         return Err(Error::Running { name, pid });
     }
     let begun = Instant::now();
-    let mut watched = Watched::of(&name, &folder, &meta, &chosen, !request.all, audience)?;
+    let how = How {
+        first_only: !request.all,
+        heeds_signals: true,
+    };
+    let mut watched = Watched::of(&name, &folder, &meta, &chosen, how, audience)?;
     let watch_seconds = begun.elapsed().as_secs_f64();
     let begun = Instant::now();
     let faults = report::faults(&mut watched, &chosen, request)?;
@@ -107,4 +111,27 @@ pub(crate) fn check(
             report_seconds: begun.elapsed().as_secs_f64(),
         },
     })
+}
+
+/// All faults that one of the shipped rules finds in a recording, for a debugger.
+pub(crate) fn found_by(
+    rule: &str,
+    name: &str,
+    folder: &Path,
+    meta: &Meta,
+    audience: &Rc<dyn Audience>,
+) -> Result<Vec<Fault>, Error> {
+    let request = CheckRequest {
+        only: vec![rule.to_owned()],
+        all: true,
+        no_chains: true,
+        ..CheckRequest::default()
+    };
+    let chosen = select::choose(&[], &request.only)?;
+    let how = How {
+        first_only: false,
+        heeds_signals: false,
+    };
+    let mut watched = Watched::of(name, folder, meta, &chosen, how, audience)?;
+    report::faults(&mut watched, &chosen, &request)
 }

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use guest::{Halt, Replay, StopAt, Syscalls, Until};
 use image::Program;
 use image::effects::{Effects, Size};
-use rules::machine::functions::{Function, Role, known};
+use rules::machine::functions::{Function, Role, SHARED, known};
 use rules::machine::{Codebase, Machine};
 use rules::syntax::Pattern;
 
@@ -39,6 +39,14 @@ pub(crate) struct Watched {
     user: Arc<AtomicBool>,
 }
 
+#[derive(Clone, Copy)]
+pub(crate) struct How {
+    /// It ends at the first fault.
+    pub(crate) first_only: bool,
+    /// It ends when the tool is told to by a signal; a debugger has its own ways.
+    pub(crate) heeds_signals: bool,
+}
+
 /// Keeps the machine's view of the code up to date while modules are loaded.
 struct Loader {
     codebase: Arc<Mutex<Codebase>>,
@@ -60,7 +68,7 @@ impl Watched {
         folder: &Path,
         meta: &Meta,
         chosen: &Chosen,
-        first_only: bool,
+        how: How,
         audience: &Rc<dyn Audience>,
     ) -> Result<Watched, Error> {
         let wrong = |error| Error::Engine {
@@ -70,7 +78,8 @@ impl Watched {
         let mut replay = Replay::open(folder, Box::new(|_, _| {})).map_err(wrong)?;
         let interrupt = replay.interrupter();
         let user = Arc::new(AtomicBool::new(false));
-        for signal in [nix::libc::SIGINT, nix::libc::SIGTERM, nix::libc::SIGHUP] {
+        let signals = [nix::libc::SIGINT, nix::libc::SIGTERM, nix::libc::SIGHUP];
+        for signal in signals.into_iter().filter(|_| how.heeds_signals) {
             let _ = signal_hook::flag::register(signal, user.clone());
             let _ = signal_hook::flag::register(signal, interrupt.clone());
         }
@@ -82,7 +91,7 @@ impl Watched {
             chosen.rules.clone(),
             chosen.pairs.clone(),
             codebase.clone(),
-            first_only.then(|| interrupt.clone()),
+            how.first_only.then(|| interrupt.clone()),
         );
         if let Some(m) = stack_of(&mut replay).map_err(wrong)? {
             machine.set_stack(m);
@@ -266,10 +275,20 @@ impl Loader {
                     self.choosers.push((entry, n));
                 }
             } else {
-                codebase.entries.entry(entry).or_insert(n);
+                codebase.add_entry(entry, n);
             }
         }
-        codebase.entries.extend(self.resolved.iter().copied());
+        for (entry, n) in &self.resolved {
+            codebase.add_entry(*entry, *n);
+        }
+        let shared = |name: &str| SHARED.iter().any(|list| list.contains(&name));
+        codebase.stubs.clear();
+        for (stub, name) in program.stubs_named(shared) {
+            let known = codebase.functions.iter().position(|f| f.name == name);
+            if let Some(n) = known {
+                codebase.stubs.insert(stub, n as u16);
+            }
+        }
         codebase.library = program
             .modules()
             .iter()
@@ -279,7 +298,8 @@ impl Loader {
             })
             .map(|m| (m.start, m.end))
             .collect();
-        let probes: Vec<u64> = codebase.entries.keys().copied().collect();
+        codebase.program = Some(Arc::new(program));
+        let probes = codebase.probes();
         drop(codebase);
         replay.probe(probes);
         Ok(())
@@ -310,8 +330,8 @@ impl Loader {
             .codebase
             .lock()
             .expect("nobody panics while holding it");
-        codebase.entries.insert(entry, function);
-        let probes: Vec<u64> = codebase.entries.keys().copied().collect();
+        codebase.add_entry(entry, function);
+        let probes = codebase.probes();
         drop(codebase);
         replay.probe(probes);
         Ok(())

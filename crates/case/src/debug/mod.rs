@@ -11,6 +11,7 @@
 //! Nothing here speaks a protocol: a gdb server, and later other front ends, translate.
 
 mod crash;
+mod detectors;
 mod library;
 mod slices;
 mod statement;
@@ -34,6 +35,7 @@ use crate::replay::{Audience, Stream};
 use crate::store::Store;
 
 pub use crash::{CameFrom, Writer};
+pub use detectors::Detector;
 pub use library::{Condition, LibraryBreak};
 pub use statement::{EditKind, EditRequest, Times, TryReport};
 pub use timeline::{CheckpointInfo, EditInfo, TimelineInfo};
@@ -131,6 +133,8 @@ pub struct Session {
     near: Vec<(CheckpointId, u64)>,
     /// Steps that stop the guest.
     pub marks: std::collections::BTreeSet<u64>,
+    /// What the rules that are on have found: steps, and what happens there.
+    detectors: BTreeMap<String, Vec<(u64, String)>>,
     library_breaks: Vec<LibraryBreak>,
     last_library_break: u32,
     /// The entry of the call before which it stopped last: going on makes that call.
@@ -180,6 +184,7 @@ pub(crate) fn debug(
         moved: false,
         near: Vec::new(),
         marks: std::collections::BTreeSet::new(),
+        detectors: BTreeMap::new(),
         library_breaks: Vec::new(),
         last_library_break: 0,
         library_passed: None,
