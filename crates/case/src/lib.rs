@@ -58,7 +58,7 @@ pub use locate::{
     ValueChange,
 };
 pub use meta::{Ended, Figures, Meta};
-pub use point::Point;
+pub use point::{Point, Window};
 pub use position::{Instruction, Position};
 pub use remove::RemoveReport;
 pub use replay::{Audience, Edited, ReplayEnd, ReplayReport, ReplayRequest, Stream};

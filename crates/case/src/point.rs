@@ -21,7 +21,25 @@ pub enum Point {
     },
 }
 
+/// A part of a run: from one place to another, or from the beginning or to the end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// The first time, if the place has no number.
+    pub from: Option<Point>,
+    /// The last time, if it has none.
+    pub to: Option<Point>,
+}
+
 impl Point {
+    /// The first time, unless it is said which.
+    pub(crate) fn first(&self) -> Point {
+        let mut first = self.clone();
+        if let Point::Line { nth, .. } | Point::Function { nth, .. } = &mut first {
+            nth.get_or_insert(1);
+        }
+        first
+    }
+
     /// `crash`, a step, `FILE:LINE[#N]` or `FUNCTION[#N]`.
     pub fn parse(text: &str) -> Result<Point, String> {
         let text = text.trim();

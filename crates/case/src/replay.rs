@@ -11,11 +11,11 @@ use crate::Error;
 use crate::cost::{Clock, Cost};
 use crate::crash::{self, CrashReport};
 use crate::locate::expected;
-use crate::meta::{Ended, Figures, Meta};
+use crate::meta::{Ended, Figures};
 use crate::moment::Moment;
 use crate::position::{self, Position};
 use crate::set::{self, SetRequest};
-use crate::store::{RecordingName, Store};
+use crate::store::{Finished, RecordingName, Store};
 use crate::threads::{self, DeadlockReport};
 
 /// Steps between two words on the progress.
@@ -72,6 +72,15 @@ pub enum Stream {
     Error,
 }
 
+impl From<guest::OutputKind> for Stream {
+    fn from(kind: guest::OutputKind) -> Self {
+        match kind {
+            guest::OutputKind::Stdout => Stream::Output,
+            guest::OutputKind::Stderr => Stream::Error,
+        }
+    }
+}
+
 /// Who is told what happens during a replay.
 pub trait Audience {
     /// The guest wrote this.
@@ -85,12 +94,7 @@ pub(crate) fn replay(
     request: &ReplayRequest,
     audience: Rc<dyn Audience>,
 ) -> Result<ReplayReport, Error> {
-    let name = store.resolve(request.recording.as_deref())?;
-    let folder = store.path(&name);
-    let meta = Meta::read(&name, &folder)?;
-    if let Ended::Running { pid, .. } = meta.ended {
-        return Err(Error::Running { name, pid });
-    }
+    let Finished { name, folder, meta } = store.finished(request.recording.as_deref())?;
     let steps = meta.figures.as_ref().map(|f| f.steps);
     if let (Some(step), Some(steps)) = (request.to, steps)
         && step > steps
@@ -106,28 +110,17 @@ pub(crate) fn replay(
     let keep = !request.set.is_empty();
     let sink = {
         let (audience, printed) = (audience.clone(), printed.clone());
-        Box::new(move |kind, bytes: &[u8]| {
+        Box::new(move |kind: guest::OutputKind, bytes: &[u8]| {
             if keep && kind == guest::OutputKind::Stdout {
                 printed.borrow_mut().extend_from_slice(bytes);
             }
-            let stream = match kind {
-                guest::OutputKind::Stdout => Stream::Output,
-                guest::OutputKind::Stderr => Stream::Error,
-            };
-            audience.output(stream, bytes);
+            audience.output(kind.into(), bytes);
         })
     };
     let mut replay = guest::Replay::open(&folder, sink).map_err(wrong)?;
     // The engine keeps the tool alive through these; here they end the replay.
     let interrupt = replay.interrupter();
-    for signal in [
-        nix::libc::SIGINT,
-        nix::libc::SIGTERM,
-        nix::libc::SIGHUP,
-        nix::libc::SIGQUIT,
-    ] {
-        let _ = signal_hook::flag::register(signal, interrupt.clone());
-    }
+    crate::on_interrupt(&interrupt);
     let crash: Rc<RefCell<Option<CrashReport>>> = Rc::default();
     let reporting = Rc::new(RefCell::new(clock.reporting));
     replay.on_crash({

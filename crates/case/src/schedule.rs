@@ -9,9 +9,8 @@ use std::path::PathBuf;
 use image::{Memory, Program, Registers};
 use serde::Serialize;
 
-use crate::meta::{Ended, Meta};
 use crate::moment::{self, registers};
-use crate::store::{RecordingName, Store};
+use crate::store::{Finished, RecordingName, Store};
 use crate::threads::{ThreadInfo, ThreadLabel, label};
 use crate::{Error, frames};
 
@@ -38,12 +37,7 @@ pub struct Switch {
 }
 
 pub(crate) fn schedule(store: &Store, name: Option<&str>) -> Result<ScheduleReport, Error> {
-    let name = store.resolve(name)?;
-    let folder = store.path(&name);
-    let meta = Meta::read(&name, &folder)?;
-    if let Ended::Running { pid, .. } = meta.ended {
-        return Err(Error::Running { name, pid });
-    }
+    let Finished { name, folder, meta } = store.finished(name)?;
     let wrong = |error| Error::Engine {
         name: name.clone(),
         error,

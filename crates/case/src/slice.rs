@@ -1,13 +1,16 @@
 //! Slices: the statements that had to do with a value or a failure.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use flow::{Classes, Controls, Criterion, Joined, Kind, Merged, Node, Options, Slicer};
-use iced_x86::{Decoder, DecoderOptions};
+use flow::{
+    Classes, Controls, Criterion, Edge, Edges, Joined, Kind, Merged, Node, Omission, Options,
+    Slicer, Times,
+};
+use iced_x86::{Decoder, DecoderOptions, Instruction, Mnemonic, Register};
 use image::cfg::{Graph, Graphs};
 use image::effects::{Effects, Place, RegRange};
 use image::{Program, ValuePlace};
@@ -17,7 +20,7 @@ use serde::Serialize;
 use crate::Error;
 use crate::frames;
 use crate::moment::Guest;
-use crate::point::Point;
+use crate::point::{Point, Window};
 use crate::replay::Audience;
 use crate::store::{RecordingName, Store};
 use crate::trace::Traced;
@@ -36,7 +39,7 @@ pub struct SliceRequest {
     /// Registers, addresses (`ADDR+LEN`) or global variables whose dependences are left out.
     pub prune: Vec<String>,
     /// Only what was executed from one step to another.
-    pub window: Option<(u64, u64)>,
+    pub window: Option<Window>,
     /// Show what happened inside of libraries.
     pub library: bool,
 }
@@ -123,6 +126,9 @@ pub struct Dependence {
     pub times: u64,
 }
 
+/// Number of the frame pointer.
+const RBP: u8 = 5;
+
 /// Facts for the slicer, from the guest's files.
 pub(crate) struct Facts<'a> {
     pub(crate) program: &'a Program,
@@ -133,25 +139,31 @@ pub(crate) struct Facts<'a> {
     pub(crate) omitted: FxHashMap<u64, Omissions>,
 }
 
-/// What each branch decides about, of the global variables that a function writes by their names.
-pub(crate) type Omissions = FxHashMap<u64, Vec<(u64, u64)>>;
+/// What each branch decides about, of the variables that a function writes by their names.
+pub(crate) type Omissions = FxHashMap<u64, Vec<Omission>>;
 
 fn omissions(graph: &Graph, memory: &Guest<'_>) -> Omissions {
     let mut out = Omissions::default();
+    let framed = has_frame_pointer(graph.entry, memory);
     for block in &graph.blocks {
         let mut code = vec![0; (block.end - block.start) as usize];
         if !image::Memory::read(memory, block.start, &mut code) {
             continue;
         }
         let decoder = Decoder::with_ip(64, &code, block.start, DecoderOptions::NONE);
-        let mut written: Vec<(u64, u64)> = Vec::new();
+        let mut written: Vec<Omission> = Vec::new();
         for insn in decoder {
             for a in Effects::of(&insn).accesses.iter().filter(|a| a.writes) {
                 let place = &a.address;
-                let fixed =
-                    place.base.is_none() && place.index.is_none() && place.segment.is_none();
+                let local = framed && place.base == Some(RBP);
+                let named = place.base.is_none() || local;
+                let fixed = named && place.index.is_none() && place.segment.is_none();
                 if let Some(len) = a.fixed().filter(|_| fixed) {
-                    written.push((place.displacement, u64::from(len)));
+                    written.push(Omission {
+                        local,
+                        at: place.displacement,
+                        len: u64::from(len),
+                    });
                 }
             }
         }
@@ -169,6 +181,20 @@ fn omissions(graph: &Graph, memory: &Guest<'_>) -> Omissions {
         }
     }
     out
+}
+
+/// The function begins by making rbp point to its frame.
+fn has_frame_pointer(entry: u64, memory: &Guest<'_>) -> bool {
+    let mut code = [0; 32];
+    let whole = image::Memory::read(memory, entry, &mut code);
+    let decoder = Decoder::with_ip(64, &code, entry, DecoderOptions::NONE);
+    let sets = |i: Instruction| {
+        i.mnemonic() == Mnemonic::Mov
+            && i.op0_register() == Register::RBP
+            && i.op1_register() == Register::RSP
+    };
+    // endbr64, push rbp, mov rbp, rsp
+    whole && decoder.into_iter().take(3).any(sets)
 }
 
 /// Code of the user's: a line of a program or library that is not the system's. Of one without debug
@@ -191,7 +217,7 @@ impl Controls for Facts<'_> {
         facts.map(|f| f.controllers).unwrap_or_default()
     }
 
-    fn omitted(&mut self, pc: u64) -> Vec<(u64, u64)> {
+    fn omitted(&mut self, pc: u64) -> Vec<Omission> {
         if !is_own(self.program, pc) {
             return Vec::new();
         }
@@ -221,15 +247,23 @@ pub(crate) fn slice(
     slice_of(&mut traced, request, begun.elapsed())
 }
 
-/// The executions of statements that are in a slice: each with its number and the step of its first
-/// instruction that is in the slice. No more than `most` instructions are looked at.
-pub(crate) fn instances_of(
+/// What a walk along the dependences found.
+struct Walked<E> {
+    point: Point,
+    about: Vec<String>,
+    /// Where it began.
+    at: Node,
+    nodes: FxHashMap<u64, Times>,
+    edges: E,
+}
+
+fn walk<E: Edges>(
     traced: &mut Traced,
     request: &SliceRequest,
-    most: usize,
-) -> Result<Vec<Instance>, Error> {
+    edges: E,
+) -> Result<Walked<E>, Error> {
     let point = request.at.clone().unwrap_or(Point::Crash);
-    let (criterion, _) = criterion(traced, &point, request)?;
+    let (criterion, about) = criterion(traced, &point, request)?;
     let mut facts = Facts {
         program: &traced.program,
         memory: Guest(&traced.replay),
@@ -238,15 +272,54 @@ pub(crate) fn instances_of(
         omitted: FxHashMap::default(),
     };
     let options = options(traced, request)?;
-    let codes = &traced.roll.codes;
-    let all: Vec<flow::Edge> = Vec::new();
-    let mut slicer = Slicer::new(codes, criterion, options, &mut facts, all);
-    slicer.walk(&traced.roll, || true);
-    let edges = slicer.edges;
-    let mut nodes: Vec<Node> = edges.iter().flat_map(|e| [e.from, e.to]).collect();
-    nodes.sort_unstable();
-    nodes.dedup();
-    nodes.truncate(most);
+    let at = Node {
+        step: criterion.roots.first().copied().unwrap_or(criterion.step),
+        pc: criterion.pc,
+    };
+    let mut slicer = Slicer::new(&traced.roll.codes, criterion, options, &mut facts, edges);
+    let stopped = || traced.interrupt.load(Ordering::Relaxed);
+    slicer.walk(&traced.roll, || !stopped());
+    if stopped() {
+        return Err(Error::Interrupted);
+    }
+    Ok(Walked {
+        point,
+        about,
+        at,
+        nodes: slicer.nodes(),
+        edges: slicer.edges,
+    })
+}
+
+/// The latest executions of instructions that are in a slice.
+struct Latest {
+    nodes: BTreeSet<Node>,
+    most: usize,
+}
+
+impl Edges for Latest {
+    const EACH: bool = true;
+
+    fn add(&mut self, _: u64, edge: Edge, _: u64) {
+        self.nodes.extend([edge.from, edge.to]);
+        while self.nodes.len() > self.most {
+            self.nodes.pop_first();
+        }
+    }
+}
+
+/// The executions of statements that are in a slice: each with its number and the step of its first
+/// instruction that is in the slice. No more than the latest `most` instructions are looked at.
+pub(crate) fn instances_of(
+    traced: &mut Traced,
+    request: &SliceRequest,
+    most: usize,
+) -> Result<Vec<Instance>, Error> {
+    let latest = Latest {
+        nodes: BTreeSet::new(),
+        most,
+    };
+    let nodes = walk(traced, request, latest)?.edges.nodes;
     let mut report = Report::new(traced);
     report.number(nodes.iter().copied());
     let mut first: HashMap<(u32, u64), Node> = HashMap::new();
@@ -267,28 +340,13 @@ pub(crate) fn slice_of(
     replayed: Duration,
 ) -> Result<SliceReport, Error> {
     let begun = Instant::now();
-    let point = request.at.clone().unwrap_or(Point::Crash);
-    let (criterion, about) = criterion(traced, &point, request)?;
-    let mut facts = Facts {
-        program: &traced.program,
-        memory: Guest(&traced.replay),
-        graphs: Graphs::new(),
-        library: request.library,
-        omitted: FxHashMap::default(),
-    };
-    let options = options(traced, request)?;
-    let at = Node {
-        step: criterion.roots.first().copied().unwrap_or(criterion.step),
-        pc: criterion.pc,
-    };
-    let codes = &traced.roll.codes;
-    let mut slicer = Slicer::new(codes, criterion, options, &mut facts, Merged::default());
-    let interrupt = traced.interrupt.clone();
-    slicer.walk(&traced.roll, || !interrupt.load(Ordering::Relaxed));
-    if interrupt.load(Ordering::Relaxed) {
-        return Err(Error::Interrupted);
-    }
-    let (nodes, edges) = (slicer.nodes(), slicer.edges);
+    let Walked {
+        point,
+        about,
+        at,
+        nodes,
+        edges,
+    } = walk(traced, request, Merged::default())?;
     let mut report = Report::new(traced);
     let ends = edges.iter().flat_map(|j| [j.edge.from, j.edge.to]);
     report.number(ends.chain([at]));
@@ -407,7 +465,11 @@ fn options(traced: &Traced, request: &SliceRequest) -> Result<Options, Error> {
     let mut o = Options {
         data_only: request.data_only,
         relevant: request.relevant,
-        window: request.window,
+        window: request
+            .window
+            .as_ref()
+            .map(|w| traced.window(w))
+            .transpose()?,
         ..Options::default()
     };
     for p in &request.prune {

@@ -20,6 +20,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use crate::Error;
+use crate::meta::{Ended, Meta};
 
 const LATEST: &str = "latest";
 const FILES: &str = ".files";
@@ -42,6 +43,13 @@ pub fn default_folder() -> Option<PathBuf> {
         .map(PathBuf::from)
         .or_else(|| set("XDG_DATA_HOME").map(|d| PathBuf::from(d).join("wherefore")))
         .or_else(|| set("HOME").map(|d| PathBuf::from(d).join(".local/share/wherefore")))
+}
+
+/// A recording whose guest runs no more.
+pub(crate) struct Finished {
+    pub(crate) name: String,
+    pub(crate) folder: PathBuf,
+    pub(crate) meta: Meta,
 }
 
 #[derive(Clone, Debug)]
@@ -227,6 +235,17 @@ impl Store {
         }
     }
 
+    /// A recording that can be worked with.
+    pub(crate) fn finished(&self, name: Option<&str>) -> Result<Finished, Error> {
+        let name = self.resolve(name)?;
+        let folder = self.path(&name);
+        let meta = Meta::read(&name, &folder)?;
+        match meta.ended {
+            Ended::Running { pid, .. } => Err(Error::Running { name, pid }),
+            _ => Ok(Finished { name, folder, meta }),
+        }
+    }
+
     /// Bytes of the recording on disk, stored files included.
     pub(crate) fn size(&self, name: &str) -> u64 {
         fn below(folder: &Path) -> u64 {
@@ -270,7 +289,7 @@ impl Store {
     /// Removes what an earlier search for faults has recorded under this name.
     pub(crate) fn make_room(&self, name: &str) -> Result<(), Error> {
         let folder = self.path(name);
-        match crate::meta::Meta::read(name, &folder) {
+        match Meta::read(name, &folder) {
             _ if !folder.exists() => Ok(()),
             Ok(meta) if meta.suite.is_none() => Err(Error::NameTaken(name.to_owned())),
             _ => self.delete(name),

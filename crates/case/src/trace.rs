@@ -12,12 +12,11 @@ use image::Program;
 use image::effects::RegRange;
 
 use crate::Error;
-use crate::meta::{Ended, Meta};
 use crate::moment;
-use crate::point::Point;
+use crate::point::{Point, Window};
 use crate::replay::Audience;
 use crate::slice::SourcePlace;
-use crate::store::Store;
+use crate::store::{Finished, Store};
 
 /// Steps between two words on the progress.
 const STRIDE: u64 = 50_000_000;
@@ -96,12 +95,7 @@ impl Traced {
         changes: &[(u64, Action)],
         until: Option<u64>,
     ) -> Result<Traced, Error> {
-        let name = store.resolve(recording)?;
-        let folder = store.path(&name);
-        let meta = Meta::read(&name, &folder)?;
-        if let Ended::Running { pid, .. } = meta.ended {
-            return Err(Error::Running { name, pid });
-        }
+        let Finished { name, folder, meta } = store.finished(recording)?;
         let wrong = |error| Error::Engine {
             name: name.clone(),
             error,
@@ -266,6 +260,21 @@ impl Traced {
             (true, false) => inlined,
             (true, true) => vec![first],
         }
+    }
+
+    /// The steps of a part of the run.
+    pub(crate) fn window(&self, w: &Window) -> Result<(u64, u64), Error> {
+        let from = w.from.as_ref().map(|p| self.find(&p.first())).transpose()?;
+        let to = w.to.as_ref().map(|p| self.find(p)).transpose()?;
+        // An end of which nothing was executed is the end of the run.
+        let step = |e: Option<Execution>| e.map_or(self.steps, |e| e.step);
+        let (from, to) = (from.map_or(0, step), to.map_or(u64::MAX, step));
+        if from >= to {
+            return Err(Error::Request(
+                "the window ends before it begins".to_owned(),
+            ));
+        }
+        Ok((from, to))
     }
 
     /// The addresses at which a line or a function is reached.

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use case::{Point, Window};
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 
 const EXAMPLES: &str = "\
@@ -547,8 +548,8 @@ pub(crate) struct SliceArgs {
 
     /// Where: `crash`, a step, FILE:LINE[#N] or FUNCTION[#N] (the last time without #N)
     /// [default: crash]
-    #[arg(long, value_name = "POINT", value_parser = case::Point::parse)]
-    pub(crate) at: Option<case::Point>,
+    #[arg(long, value_name = "POINT", value_parser = Point::parse)]
+    pub(crate) at: Option<Point>,
 
     /// About this variable: `p->next->val`, `a[i].x`, `*q` [default: everything used there]
     #[arg(long, value_name = "EXPR", conflicts_with_all = ["addr", "reg"])]
@@ -578,9 +579,10 @@ pub(crate) struct SliceArgs {
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub(crate) prune: Vec<String>,
 
-    /// Look only at what was executed from step A to step B
+    /// Look only at what was executed from A to B: steps, or places as for --at; A the first time, B
+    /// the last time unless numbered
     #[arg(long, value_name = "A..B", value_parser = window)]
-    pub(crate) window: Option<(u64, u64)>,
+    pub(crate) window: Option<Window>,
 
     /// Show what happened inside of libraries, not only their calls
     #[arg(long)]
@@ -618,8 +620,8 @@ pub(crate) struct Expression {
 
     /// Where: `crash`, a step, FILE:LINE[#N] or FUNCTION[#N] (the last time without #N)
     /// [default: crash]
-    #[arg(long, value_name = "POINT", value_parser = case::Point::parse)]
-    pub(crate) at: Option<case::Point>,
+    #[arg(long, value_name = "POINT", value_parser = Point::parse)]
+    pub(crate) at: Option<Point>,
 }
 
 #[derive(Debug, ClapArgs)]
@@ -716,15 +718,22 @@ fn address(text: &str) -> Result<u64, String> {
     parsed.map_err(|_| "an address is a number, such as 0x7fffffffe000".to_owned())
 }
 
-fn window(text: &str) -> Result<(u64, u64), String> {
+fn window(text: &str) -> Result<Window, String> {
     let (a, b) = text
         .split_once("..")
-        .ok_or("a window is two steps with `..` between them")?;
-    let a = if a.is_empty() { 0 } else { step(a)? };
-    let b = if b.is_empty() { u64::MAX } else { step(b)? };
-    if a < b {
-        Ok((a, b))
-    } else {
-        Err("the window ends before it begins".to_owned())
+        .ok_or("a window is two steps or places with `..` between them")?;
+    let end = |text: &str| match text {
+        "" => Ok(None),
+        _ => Point::parse(text).map(Some),
+    };
+    let window = Window {
+        from: end(a)?,
+        to: end(b)?,
+    };
+    match (&window.from, &window.to) {
+        (Some(Point::Step(a)), Some(Point::Step(b))) if a >= b => {
+            Err("the window ends before it begins".to_owned())
+        }
+        _ => Ok(window),
     }
 }

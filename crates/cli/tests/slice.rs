@@ -267,6 +267,51 @@ int main(void) {
 
 /// An assignment that was not executed.
 #[test]
+fn a_part_of_the_run() {
+    let source = "\
+#include <stdlib.h>
+int a, b, c;
+int main(void)
+{
+    a = 1;
+    for (int i = 0; i < 3; i++)
+        b += a + i;
+    c = b;
+    if (c)
+        abort();
+    return 0;
+}
+";
+    let p = Place::new();
+    let guest = p.build("part", source, &["-O0"]);
+    p.run(&guest, &[]).dies(6);
+    let ask = |window: &str| {
+        let r = p.say(&[
+            "slice", "--json", "--at", "part.c:8", "--var", "b", "--window", window,
+        ]);
+        r.exits(0);
+        lines(&json(&r.err))
+    };
+    assert!(ask("..").contains(&5) && ask("..crash").contains(&5));
+    let loops = ask("part.c:7..");
+    assert!(loops.contains(&7) && !loops.contains(&5), "{loops:?}");
+    assert!(!ask("part.c:8..").contains(&7));
+    let before = ask("main..part.c:7#1");
+    assert!(!before.contains(&7), "all writes are later: {before:?}");
+    let once = ask("main..part.c:7#2");
+    assert!(once.contains(&7) && once.contains(&5), "{once:?}");
+    for (window, why) in [
+        ("part.c:8..part.c:5", "ends before"),
+        ("part.c:7#4..", "reached 3 times"),
+        ("part.c:7", "two steps or places"),
+        ("part.c:x..", "not the number of a line"),
+    ] {
+        let r = p.say(&["slice", "--window", window]);
+        r.exits(2).says(why);
+    }
+}
+
+#[test]
 fn what_might_have_been() {
     let source = "\
 #include <stdlib.h>
@@ -278,10 +323,23 @@ static void look(int n)
     if (n > limit && n != 7)
         skip = 1;
 }
+static int find(int n)
+{
+    int at = 1, other = 0;
+    while (n < 3) {
+        if (n == 5)
+            at = 0;
+        if (n == 6)
+            other = 1;
+        n += 2;
+    }
+    return at;
+}
 int main(void)
 {
     look(7);
-    if (!skip)
+    int at = find(limit - 3);
+    if (!skip && at)
         abort();
     return 0;
 }
@@ -294,11 +352,17 @@ int main(void)
         r.exits(0);
         lines(&json(&r.err))
     };
+    // A global variable; and a local one, with what is counted by the loop around it.
+    let (decide, others) = ([7, 14, 18, 13], [5, 16]);
+    let plain = ask(&[]);
     assert!(
-        !ask(&[]).contains(&7),
-        "nothing that was executed depends on it"
+        decide.iter().all(|line| !plain.contains(line)),
+        "nothing that was executed depends on them: {plain:?}"
     );
     let relevant = ask(&["--relevant"]);
-    assert!(relevant.contains(&7), "{relevant:?}");
-    assert!(!relevant.contains(&5), "another variable: {relevant:?}");
+    assert!(decide.iter().all(|l| relevant.contains(l)), "{relevant:?}");
+    assert!(
+        !others.iter().any(|l| relevant.contains(l)),
+        "other variables: {relevant:?}"
+    );
 }

@@ -9,7 +9,7 @@ use std::hint::black_box;
 use std::path::Path;
 use std::time::Instant;
 
-use flow::{Codes, Item, Roll, Step, Values, View, What};
+use flow::{Codes, Item, Roll, Step, View, What};
 use guest::{Launch, Recorder, Replay, Until};
 use image::effects::{self, SIZE, Size};
 use nix::sys::resource::{UsageWho, getrusage};
@@ -148,20 +148,8 @@ impl<'a> Writers<'a> {
         }
         let roll = self.roll;
         match item.what {
-            What::Record {
-                at,
-                shape,
-                rsp,
-                rbp,
-                fs_base,
-                ..
-            } => {
-                let values = Values {
-                    record: view.values(at),
-                    rsp,
-                    rbp,
-                    fs_base,
-                };
+            What::Record(record) => {
+                let (values, shape) = (view.values(&record), record.shape);
                 let after = item.step + 1;
                 let summary = &self.summaries[shape as usize];
                 for &(cell, i) in &summary.registers {
@@ -293,20 +281,8 @@ fn check(roll: &Roll) {
         writers.item(view, item);
         thread = item.thread;
         match item.what {
-            What::Record {
-                at,
-                shape,
-                rsp,
-                rbp,
-                fs_base,
-                ..
-            } => {
-                let values = Values {
-                    record: view.values(at),
-                    rsp,
-                    rbp,
-                    fs_base,
-                };
+            What::Record(record) => {
+                let (values, shape) = (view.values(&record), record.shape);
                 let executed = roll.codes.shape(shape).executed as usize;
                 let steps = &roll.codes.plan(shape).steps[..executed];
                 for (after, step) in (item.step + 1..).zip(steps) {

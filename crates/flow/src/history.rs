@@ -2,9 +2,8 @@
 
 use tape::Event;
 
-use crate::plan::Values;
 use crate::reader::FrameId;
-use crate::roll::{Item, Roll, View, What};
+use crate::roll::{Item, Record, Roll, View, What};
 use crate::terms::Node;
 
 /// An instruction, or the kernel for a system call, wrote to memory that was asked about.
@@ -35,7 +34,7 @@ impl Roll {
                 return true;
             }
             match item.what {
-                What::Record { .. } => record_writes(view, item, step, &overlaps, &mut f),
+                What::Record(r) => record_writes(view, item, &r, step, &overlaps, &mut f),
                 What::Event(n) => match view.event(n) {
                     Event::Leave { writes, .. } => {
                         let hit = writes.iter().find(|w| overlaps(w.addr, w.len));
@@ -71,29 +70,14 @@ impl Roll {
 fn record_writes(
     view: &View<'_>,
     item: &Item,
+    record: &Record,
     before: u64,
     overlaps: &dyn Fn(u64, u64) -> bool,
     f: &mut dyn FnMut(&View<'_>, Write) -> bool,
 ) -> bool {
-    let What::Record {
-        at,
-        shape,
-        rsp,
-        rbp,
-        fs_base,
-        first_frame,
-    } = item.what
-    else {
-        return true;
-    };
-    let plan = view.codes().plan(shape);
-    let executed = view.codes().shape(shape).executed;
-    let values = Values {
-        record: view.values(at),
-        rsp,
-        rbp,
-        fs_base,
-    };
+    let plan = view.codes().plan(record.shape);
+    let executed = view.codes().shape(record.shape).executed;
+    let values = view.values(record);
     let mut stretches = Vec::new();
     for (i, spot) in plan.stores.iter().rev() {
         let step = item.step + u64::from(*i);
@@ -110,7 +94,7 @@ fn record_writes(
                 step,
                 pc: plan.steps[*i as usize].pc,
             },
-            frame: plan.frame_at(*i as usize, item.frame, first_frame),
+            frame: plan.frame_at(*i as usize, item.frame, record.first_frame),
             thread: item.thread,
             addr,
             len,

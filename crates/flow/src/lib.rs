@@ -21,9 +21,9 @@ pub use codes::{Codes, InsnId};
 pub use history::Write;
 pub use plan::{Plan, Spot, Step, Values};
 pub use reader::{Frame, FrameId};
-pub use roll::{Classes, Execution, Item, Roll, Sizes, View, What};
+pub use roll::{Classes, Execution, Item, Record, Roll, Sizes, View, What};
 pub use saved::Damaged;
 pub use slice::Slicer;
 pub use terms::{
-    Controls, Criterion, Edge, Edges, Joined, Kind, Merged, Node, OUTSIDE, Options, Times,
+    Controls, Criterion, Edge, Edges, Joined, Kind, Merged, Node, OUTSIDE, Omission, Options, Times,
 };

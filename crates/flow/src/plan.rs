@@ -43,9 +43,6 @@ pub struct Spot {
     pub vector: Option<Term>,
 }
 
-/// More than a string instruction can have gone through: such an end is none.
-const LONGEST: u64 = 1 << 36;
-
 /// A summary of registers: a bit for each general and vector register, and a few for the rest.
 pub(crate) type Mask = u64;
 
@@ -111,9 +108,6 @@ impl Spot {
             Size::Repeat { element, .. } => {
                 let element = u64::from(element);
                 let after = self.after.map_or(at.wrapping_add(element), |t| v.get(t));
-                if after.abs_diff(at) > LONGEST {
-                    return false;
-                }
                 if after >= at {
                     out.push((at, after - at));
                 } else {
@@ -229,6 +223,21 @@ impl Plan {
     /// Whether one of its instructions may write the register.
     pub fn may_write(&self, r: RegRange) -> bool {
         self.writes & mask(r) != 0
+    }
+
+    /// rbp before instruction `i` of a record, if the tape tells.
+    pub(crate) fn rbp_at(&self, i: usize, values: &Values<'_>) -> Option<u64> {
+        const RBP: u8 = 5;
+        for s in self.steps[..i].iter().rev() {
+            if s.writes >> RBP & 1 != 0 {
+                return None;
+            }
+            let based = |spot: &&Spot| spot.access.address.base == Some(RBP);
+            if let Some(base) = s.spots.iter().find(based).and_then(|s| s.base) {
+                return Some(values.get(base));
+            }
+        }
+        Some(values.rbp)
     }
 
     /// The frame in which instruction `i` of a record is executed; `first` is the number of the first

@@ -16,6 +16,7 @@ use smallvec::SmallVec;
 use tape::{Event, Listener, Part};
 
 use crate::codes::Codes;
+use crate::plan::Values;
 use crate::reader::{Frame, FrameId, Frames, Reader};
 use crate::saved::Saved;
 use crate::terms::Node;
@@ -103,17 +104,21 @@ pub struct Item {
 
 #[derive(Clone, Copy, Debug)]
 pub enum What {
-    Record {
-        /// Where it is in its chunk.
-        at: u32,
-        shape: u32,
-        rsp: u64,
-        rbp: u64,
-        fs_base: u64,
-        /// Number that the first call in it has.
-        first_frame: u32,
-    },
+    Record(Record),
     Event(u32),
+}
+
+/// A way through a superblock.
+#[derive(Clone, Copy, Debug)]
+pub struct Record {
+    /// Where it is in its chunk.
+    at: u32,
+    pub shape: u32,
+    rsp: u64,
+    rbp: u64,
+    fs_base: u64,
+    /// Number that the first call in it has.
+    pub first_frame: u32,
 }
 
 /// An instruction that was executed.
@@ -177,9 +182,17 @@ impl View<'_> {
         known.get(f)
     }
 
-    /// What the record at `at` says.
-    pub fn values(&self, at: u32) -> &[u8] {
-        &self.unrolled.records[at as usize..]
+    /// What a record says.
+    #[inline]
+    pub fn values(&self, record: &Record) -> Values<'_> {
+        let at = record.at as usize;
+        let len = self.roll.codes.way(record.shape).record_len as usize;
+        Values {
+            record: &self.unrolled.records[at..at + len],
+            rsp: record.rsp,
+            rbp: record.rbp,
+            fs_base: record.fs_base,
+        }
     }
 
     /// The instruction itself if it is `own`, else the innermost call of the user's own that led to it, if there is one.
@@ -432,14 +445,14 @@ impl Roll {
                 step: reader.step,
                 thread: reader.thread,
                 frame: reader.frame,
-                what: What::Record {
+                what: What::Record(Record {
                     at: at as u32,
                     shape,
                     rsp: reader.rsp,
                     rbp: reader.rbp,
                     fs_base: reader.fs_base,
                     first_frame: reader.next,
-                },
+                }),
             });
             at += reader.record(&self.codes, &records[at..], shape, &mut frames);
         }
@@ -681,9 +694,9 @@ impl<'a, W: Fn(u64) -> bool> Hits<'a, W> {
             });
         };
         match item.what {
-            What::Record {
+            What::Record(Record {
                 shape, first_frame, ..
-            } => {
+            }) => {
                 let plan = self.roll.codes.plan(shape);
                 for &i in self.in_shape(shape) {
                     let frame = plan.frame_at(i as usize, item.frame, first_frame);

@@ -28,11 +28,10 @@ use crate::plan::{Plan, Spot, Step, Values};
 use crate::reader::FrameId;
 use crate::roll::{Item, Roll, View, What};
 use crate::sources::{Uses, sources};
-use crate::terms::{Controls, Criterion, Edge, Edges, Kind, Node, OUTSIDE, Options, Times};
+use crate::terms::{
+    Controls, Criterion, Edge, Edges, Kind, Node, OUTSIDE, Omission, Options, Times,
+};
 use crate::wanted::{Everybody, Memory, Registers, Taken, Wants, Why};
-
-/// Pieces of memory: address and length.
-type Stretches = Rc<[(u64, u64)]>;
 
 /// A slice in the making.
 pub struct Slicer<'a, E> {
@@ -53,7 +52,7 @@ pub struct Slicer<'a, E> {
     /// By instruction, as far as known: whether it is the user's own, and what decides about it.
     visible: Vec<Option<bool>>,
     sets: Vec<Option<SetId>>,
-    omitted: Vec<Option<Stretches>>,
+    omitted: Vec<Option<Rc<[Omission]>>>,
     /// By instruction, how often it is in the slice.
     nodes: Vec<Option<Times>>,
     /// Calls that stand for what happened inside of them.
@@ -82,6 +81,8 @@ struct Here<'a> {
     frame: FrameId,
     /// The frame that it begins, if it is a call.
     callee: Option<FrameId>,
+    /// rbp, if it matters and is known.
+    rbp: Option<u64>,
 }
 
 /// An instruction as it is shown.
@@ -233,39 +234,27 @@ impl<'a, E: Edges> Slicer<'a, E> {
         if item.step >= self.criterion.step {
             return;
         }
-        if self.started
-            && self
-                .options
-                .window
-                .is_some_and(|(a, b)| !(a..b).contains(&item.step))
-        {
-            return;
-        }
+        let (from, to) = self.options.window.unwrap_or((0, u64::MAX));
         match item.what {
             What::Event(n) => {
                 if !self.started {
                     self.start(view, item.frame);
                 }
                 self.turn(item.thread);
-                self.event(view, view.event(n), item);
+                if (from..to).contains(&item.step) {
+                    self.event(view, view.event(n), item);
+                }
             }
-            What::Record {
-                at,
-                shape,
-                rsp,
-                rbp,
-                fs_base,
-                first_frame,
-            } => {
-                let plan = self.codes.plan(shape);
-                let executed = self.codes.way(shape).executed as usize;
-                let values = Values {
-                    record: view.values(at),
-                    rsp,
-                    rbp,
-                    fs_base,
-                };
-                let whole = item.step + executed as u64 <= self.criterion.step;
+            What::Record(record) => {
+                let first_frame = record.first_frame;
+                let plan = self.codes.plan(record.shape);
+                let executed = self.codes.way(record.shape).executed as usize;
+                let values = view.values(&record);
+                let end = item.step + executed as u64;
+                if self.started && (end <= from || item.step >= to) {
+                    return;
+                }
+                let whole = end <= self.criterion.step;
                 if !self.started {
                     let n = (self.criterion.step - item.step).min(executed as u64) as usize;
                     self.start(view, plan.frame_at(n, item.frame, first_frame));
@@ -289,7 +278,7 @@ impl<'a, E: Edges> Slicer<'a, E> {
                 }
                 for i in (0..executed).rev() {
                     let step = item.step + i as u64;
-                    if step >= self.criterion.step {
+                    if step >= self.criterion.step || !(from..to).contains(&step) {
                         continue;
                     }
                     let s = &plan.steps[i];
@@ -297,11 +286,14 @@ impl<'a, E: Edges> Slicer<'a, E> {
                     let call = plan.calls.iter().position(|(n, _)| *n as usize == i);
                     let callee = call.map(|c| FrameId(first_frame + c as u32));
                     let callee = callee.or(arrived.filter(|_| i + 1 == executed));
+                    let asks = self.options.relevant && s.may_branch;
+                    let rbp = asks.then(|| plan.rbp_at(i, &values)).flatten();
                     let here = Here {
                         view,
                         step,
                         frame,
                         callee,
+                        rbp,
                     };
                     if self.concerns(s, &values, &here) {
                         self.step(s, &values, &here);
@@ -413,7 +405,10 @@ impl<'a, E: Edges> Slicer<'a, E> {
             }
         }
         if s.may_branch && self.options.relevant {
-            for &(addr, len) in self.omitted(s).iter() {
+            for &Omission { local, at, len } in self.omitted(s).iter() {
+                let base = if local { here.rbp } else { Some(0) };
+                let Some(base) = base else { continue };
+                let addr = base.wrapping_add(at);
                 answered.clear();
                 self.memory.peek(addr, len, &mut answered);
                 if answered.is_empty() {
@@ -543,11 +538,11 @@ impl<'a, E: Edges> Slicer<'a, E> {
     }
 
     /// What might have been written if the branch had gone otherwise.
-    fn omitted(&mut self, s: &Step) -> Stretches {
+    fn omitted(&mut self, s: &Step) -> Rc<[Omission]> {
         match self.omitted.get(s.id as usize) {
             Some(Some(known)) => known.clone(),
             Some(None) => {
-                let list: Stretches = self.controls.omitted(s.pc).into();
+                let list: Rc<[Omission]> = self.controls.omitted(s.pc).into();
                 self.omitted[s.id as usize] = Some(list.clone());
                 list
             }
@@ -729,6 +724,7 @@ impl<'a, E: Edges> Slicer<'a, E> {
                     step: item.step,
                     frame: item.frame,
                     callee: None,
+                    rbp: None,
                 };
                 self.step(&step, &values, &here);
             }

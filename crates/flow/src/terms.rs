@@ -101,13 +101,22 @@ impl Edges for Merged {
     }
 }
 
+/// A variable that was perhaps not written because of a branch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Omission {
+    /// It is a local variable: `at` is its distance from where rbp points.
+    pub local: bool,
+    pub at: u64,
+    pub len: u64,
+}
+
 /// What decides whether an instruction is executed: facts about the program's code.
 pub trait Controls {
     /// The branches (their addresses) on which the instruction at `pc` is directly dependent.
     fn controllers(&mut self, pc: u64) -> Vec<u64>;
 
     /// Variables that might have been written if the branch at `pc` had gone otherwise.
-    fn omitted(&mut self, pc: u64) -> Vec<(u64, u64)>;
+    fn omitted(&mut self, pc: u64) -> Vec<Omission>;
 
     /// The instruction is the user's own; others are shown as the call that led to them.
     fn shown(&mut self, pc: u64) -> bool;

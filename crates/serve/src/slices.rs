@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use case::{About, Dependence, Instance, Point, Session, SliceReport, SliceRequest};
+use case::{About, Dependence, Instance, Point, Session, SliceReport, SliceRequest, Window};
 
 /// The slices that were made and not deleted.
 #[derive(Default)]
@@ -108,7 +108,10 @@ impl Slices {
             request.at = Some(Point::Step(s.step().map_err(|e| e.to_string())?));
         }
         if let (Some(from), to) = self.window {
-            request.window = Some((from, to.unwrap_or(u64::MAX)));
+            request.window = Some(Window {
+                from: Some(Point::Step(from)),
+                to: to.map(Point::Step),
+            });
         }
         let report = s.slice(&request).map_err(|e| e.to_string())?;
         self.last += 1;

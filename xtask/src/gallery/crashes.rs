@@ -1,22 +1,42 @@
-//! Programs that die far from where they are wrong: the slice from the end must have the line at fault.
+//! Programs that die, or say something wrong, far from where they are wrong: the slice must have the
+//! line at fault.
 
 use super::{Entry, Shelf};
 use crate::scene::Complaints;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 use std::fs;
-use std::ops::RangeInclusive;
 use std::os::unix::process::ExitStatusExt;
 use std::process::Stdio;
 
-pub(super) const ENTRIES: [Entry; 5] = [
+/// What is run, asked, and must be found.
+#[derive(Default)]
+struct Story<'a> {
+    command: &'a [&'a str],
+    input: Option<&'a str>,
+    /// It ends well, with the wrong output.
+    survives: bool,
+    options: &'a [&'a str],
+    file: &'a str,
+    /// The first and the last line at fault.
+    lines: (u64, u64),
+}
+
+pub(super) const ENTRIES: [Entry; 6] = [
     Entry {
         name: "gifsicle",
         needs: &["gcc", "make", "npm", "autoreconf"],
         build: gifsicle,
         check: |shelf| {
-            let args = ["src/src/gifsicle", "-I", "bad.gif", "empty.gif"];
-            slice(shelf, &args, None, &[], "gifread.c", 898..=898)
+            slice(
+                shelf,
+                &Story {
+                    command: &["src/src/gifsicle", "-I", "bad.gif", "empty.gif"],
+                    file: "gifread.c",
+                    lines: (898, 898),
+                    ..Story::default()
+                },
+            )
         },
     },
     Entry {
@@ -25,15 +45,17 @@ pub(super) const ENTRIES: [Entry; 5] = [
         build: patch,
         check: |shelf| {
             fs::write(shelf.path("x"), "text\n")?;
-            let args = ["patch/src/patch", "-p1", "-f"];
-            // What is missing is that the rest of the patch is skipped.
             slice(
                 shelf,
-                &args,
-                Some("in"),
-                &["--relevant"],
-                "pch.c",
-                974..=978,
+                &Story {
+                    command: &["patch/src/patch", "-p1", "-f"],
+                    input: Some("in"),
+                    // What is missing is that the rest of the patch is skipped.
+                    options: &["--relevant"],
+                    file: "pch.c",
+                    lines: (974, 978),
+                    ..Story::default()
+                },
             )
         },
     },
@@ -44,11 +66,13 @@ pub(super) const ENTRIES: [Entry; 5] = [
         check: |shelf| {
             slice(
                 shelf,
-                &["bc/bc/bc"],
-                Some("in"),
-                &[],
-                "storage.c",
-                185..=185,
+                &Story {
+                    command: &["bc/bc/bc"],
+                    input: Some("in"),
+                    file: "storage.c",
+                    lines: (185, 185),
+                    ..Story::default()
+                },
             )
         },
     },
@@ -58,8 +82,15 @@ pub(super) const ENTRIES: [Entry; 5] = [
         build: unadf,
         check: |shelf| {
             let folder = "./".repeat(150) + "out";
-            let args = ["./program", "-p", "t.adf", "-d", folder.as_str()];
-            slice(shelf, &args, None, &[], "unadf.c", 165..=165)
+            slice(
+                shelf,
+                &Story {
+                    command: &["./program", "-p", "t.adf", "-d", folder.as_str()],
+                    file: "unadf.c",
+                    lines: (165, 165),
+                    ..Story::default()
+                },
+            )
         },
     },
     Entry {
@@ -75,11 +106,31 @@ pub(super) const ENTRIES: [Entry; 5] = [
         check: |shelf| {
             slice(
                 shelf,
-                &["./lua", "in.lua"],
-                None,
-                &[],
-                "lapi.c",
-                1292..=1292,
+                &Story {
+                    command: &["./lua", "in.lua"],
+                    file: "lapi.c",
+                    lines: (1292, 1292),
+                    ..Story::default()
+                },
+            )
+        },
+    },
+    Entry {
+        name: "jq-slice",
+        needs: &["gcc"],
+        build: super::wrong::jq,
+        check: |shelf| {
+            slice(
+                shelf,
+                &Story {
+                    command: &["./jq", "-nc", "\"aaa\"|indices(\"aa\")"],
+                    survives: true,
+                    // The result is too short: something was not appended to it.
+                    options: &["--relevant", "--at", "main.c:184", "--var", "result"],
+                    file: "jv.c",
+                    lines: (664, 664),
+                    ..Story::default()
+                },
             )
         },
     },
@@ -157,49 +208,44 @@ fn unadf(shelf: &Shelf) -> Result<()> {
 }
 
 /// Records the failure, slices from it, and looks for the lines at fault.
-fn slice(
-    shelf: &Shelf,
-    command: &[&str],
-    input: Option<&str>,
-    options: &[&str],
-    file: &str,
-    lines: RangeInclusive<u64>,
-) -> Result<Complaints> {
-    let input = match input {
+fn slice(shelf: &Shelf, story: &Story<'_>) -> Result<Complaints> {
+    let input = match story.input {
         Some(name) => Stdio::from(fs::File::open(shelf.path(name))?),
         None => Stdio::null(),
     };
     let mut run = shelf.command(&["run", "--quiet", "--"]);
-    let ran = run.args(command).stdin(input).output()?;
-    if ran.status.signal().is_none() {
-        bail!("it did not die of a signal: {}", ran.status);
+    let ran = run.args(story.command).stdin(input).output()?;
+    if ran.status.signal().is_none() != story.survives {
+        bail!("it did not end as it should: {}", ran.status);
     }
     let report = shelf.path("slice.json");
     let report = report.to_str().context("a path that is text")?;
     let mut command = shelf.command(&["slice", "--json", "-o", report]);
-    let sliced = command.args(options).output()?;
+    let sliced = command.args(story.options).output()?;
     if !sliced.status.success() {
         bail!("slice: {}", String::from_utf8_lossy(&sliced.stderr));
     }
     let facts: Value = serde_json::from_slice(&fs::read(report)?)?;
     let statements = facts["statements"].as_array().context("statements")?;
+    let (file, (first, last)) = (story.file, story.lines);
     let found = statements.iter().any(|s| {
         let here = s["file"].as_str().is_some_and(|f| f.ends_with(file));
-        here && s["line"].as_u64().is_some_and(|l| lines.contains(&l))
+        here && s["line"]
+            .as_u64()
+            .is_some_and(|l| (first..=last).contains(&l))
     });
     let figure = |name: &str| facts["figures"][name].clone();
     println!(
-        "  {} statements of {} executed instructions in {:.2} s and {} windows; {file}:{} is {}",
+        "  {} statements of {} executed instructions in {:.2} s and {} windows; {file}:{first} is {}",
         statements.len(),
         figure("steps"),
         figure("replay_seconds").as_f64().unwrap_or(0.0)
             + figure("slice_seconds").as_f64().unwrap_or(0.0),
         figure("windows"),
-        lines.start(),
         if found { "among them" } else { "not there" },
     );
     Ok(match found {
         true => Complaints::new(),
-        false => vec![format!("{file}:{} is not in the slice", lines.start())],
+        false => vec![format!("{file}:{first} is not in the slice")],
     })
 }

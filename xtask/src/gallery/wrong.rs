@@ -74,7 +74,7 @@ fn suite(shelf: &Shelf, program: &str, tests: &[Test<'_>]) -> Result<()> {
     Ok(fs::write(shelf.path("suite.toml"), text)?)
 }
 
-fn jq(shelf: &Shelf) -> Result<()> {
+pub(super) fn jq(shelf: &Shelf) -> Result<()> {
     let source = shelf.crate_source("jq-src", "0.4.1")?;
     shelf.script(
         &source,

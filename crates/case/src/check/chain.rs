@@ -184,14 +184,7 @@ impl<'a> Walk<'a> {
 
     fn item(&mut self, view: &View<'_>, item: &Item) {
         match item.what {
-            What::Record {
-                at,
-                shape,
-                rsp,
-                rbp,
-                fs_base,
-                first_frame,
-            } => {
+            What::Record(record) => {
                 if item.step >= self.start.step {
                     return;
                 }
@@ -200,8 +193,8 @@ impl<'a> Walk<'a> {
                 } else {
                     self.start.thread
                 });
-                let plan = view.codes().plan(shape);
-                let executed = view.codes().shape(shape).executed as usize;
+                let plan = view.codes().plan(record.shape);
+                let executed = view.codes().shape(record.shape).executed as usize;
                 let same = item.thread == thread;
                 let may = self.trails.iter().any(|t| match t.want {
                     Spot::Register(r) => same && plan.may_write(r),
@@ -212,12 +205,7 @@ impl<'a> Walk<'a> {
                 if !may && !over {
                     return;
                 }
-                let values = Values {
-                    record: view.values(at),
-                    rsp,
-                    rbp,
-                    fs_base,
-                };
+                let values = view.values(&record);
                 for i in (0..executed).rev() {
                     let step = item.step + i as u64;
                     if step >= self.start.step {
@@ -231,7 +219,7 @@ impl<'a> Walk<'a> {
                         self.end(n.unwrap_or(0), Origin::Allocated);
                         return;
                     }
-                    let frame = plan.frame_at(i, item.frame, first_frame);
+                    let frame = plan.frame_at(i, item.frame, record.first_frame);
                     self.instruction(&plan.steps[i], step, &values, same, (view, frame));
                     if self.ended.is_some() {
                         return;

@@ -25,7 +25,7 @@ use crate::Error;
 use crate::meta::{Ended, Meta};
 use crate::replay::Audience;
 use crate::run::{self, RunRequest, Stuck, Surroundings};
-use crate::store::{RecordingName, Store};
+use crate::store::{Finished, RecordingName, Store};
 use watch::{How, Watched};
 
 #[derive(Clone, Debug, Default)]
@@ -83,12 +83,7 @@ pub(crate) fn check(
         }
         None => request.recording.clone(),
     };
-    let name = store.resolve(recording.as_deref())?;
-    let folder = store.path(&name);
-    let meta = Meta::read(&name, &folder)?;
-    if let Ended::Running { pid, .. } = meta.ended {
-        return Err(Error::Running { name, pid });
-    }
+    let Finished { name, folder, meta } = store.finished(recording.as_deref())?;
     let begun = Instant::now();
     let how = How {
         first_only: !request.all,

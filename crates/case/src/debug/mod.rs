@@ -29,10 +29,10 @@ use guest::{CheckpointId, Replay, Spacing, Switch, ThreadId};
 use image::Program;
 
 use crate::Error;
-use crate::meta::{Ended, Meta};
+use crate::meta::Meta;
 use crate::moment;
-use crate::replay::{Audience, Stream};
-use crate::store::Store;
+use crate::replay::Audience;
+use crate::store::{Finished, Store};
 
 pub use crash::{CameFrom, Writer};
 pub use detectors::Detector;
@@ -152,22 +152,13 @@ pub(crate) fn debug(
     recording: Option<&str>,
     audience: Rc<dyn Audience>,
 ) -> Result<Session, Error> {
-    let name = store.resolve(recording)?;
-    let folder = store.path(&name);
-    let meta = Meta::read(&name, &folder)?;
-    if let Ended::Running { pid, .. } = meta.ended {
-        return Err(Error::Running { name, pid });
-    }
+    let Finished { name, folder, meta } = store.finished(recording)?;
     let wrong = |error| Error::Engine {
         name: name.clone(),
         error,
     };
-    let sink = Box::new(move |kind, bytes: &[u8]| {
-        let stream = match kind {
-            guest::OutputKind::Stdout => Stream::Output,
-            guest::OutputKind::Stderr => Stream::Error,
-        };
-        audience.output(stream, bytes);
+    let sink = Box::new(move |kind: guest::OutputKind, bytes: &[u8]| {
+        audience.output(kind.into(), bytes);
     });
     let mut replay = Replay::open(&folder, sink).map_err(wrong)?;
     replay.keep_checkpoints(SPACING).map_err(wrong)?;

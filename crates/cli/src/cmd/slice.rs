@@ -28,7 +28,7 @@ pub(crate) fn slice(case: &Case, args: &SliceArgs, paint: Paint) -> Result<Exit>
         data_only: args.data_only,
         relevant: args.relevant,
         prune: args.prune.clone(),
-        window: args.window,
+        window: args.window.clone(),
         library: args.library,
     };
     let terminal = Rc::new(Terminal::new(true));

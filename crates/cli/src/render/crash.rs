@@ -59,10 +59,21 @@ pub(crate) fn crash(c: &CrashReport, all_threads: bool, paint: Paint) -> String 
 }
 
 pub(super) fn further(recording: &str, step: u64) -> String {
-    format!(
-        "recorded as {recording}, step {}; to look further:\n  wherefore replay {recording} --to {step}\n",
+    let mut out = format!(
+        "recorded as {recording}, step {}; to look further:\n",
         number(step)
-    )
+    );
+    for (command, what) in [
+        (format!("slice {recording}"), "what led to this"),
+        (format!("debug {recording}"), "gdb, forwards and backwards"),
+        (
+            format!("replay {recording} --to {step}"),
+            "this moment again",
+        ),
+    ] {
+        out += &format!("  wherefore {command:<32} {what}\n");
+    }
+    out
 }
 
 /// The guest was killed in a way that leaves nothing to look at.

@@ -44,7 +44,7 @@ impl Controls for Facts<'_> {
         facts.map(|f| f.controllers).unwrap_or_default()
     }
 
-    fn omitted(&mut self, _: u64) -> Vec<(u64, u64)> {
+    fn omitted(&mut self, _: u64) -> Vec<flow::Omission> {
         Vec::new()
     }
 

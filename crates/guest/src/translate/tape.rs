@@ -156,7 +156,7 @@ impl Taping {
         }
         let condition = insn.decoded.condition_code();
         if is_cmov(&insn.decoded) && condition != ConditionCode::None {
-            let scratch = self.need_scratch(code, i);
+            let scratch = self.need_scratch(code, i, 0);
             let slot = self.slot();
             code.set_condition(insn_condition(condition), scratch, place(slot));
             self.known.push(Known {
@@ -173,7 +173,12 @@ impl Taping {
         if !insn.decoded.is_string_instruction() {
             return;
         }
-        for r in registers(self.uses[i].addresses & self.uses[i].written) {
+        let moved = self.uses[i].addresses & self.uses[i].written;
+        if moved != 0 {
+            // What follows may not touch these, but they are wanted here.
+            self.need_scratch(code, i + 1, moved);
+        }
+        for r in registers(moved) {
             let term = self.store(code, i + 1, Gpr(r as u8));
             self.terms[r] = Some(term);
             self.known.push(Known {
@@ -300,13 +305,13 @@ impl Taping {
         }
     }
 
-    /// A register with the cursor: one that is not touched for as long as possible from
-    /// instruction `i` on.
-    fn need_scratch(&mut self, code: &mut Code, i: usize) -> Gpr {
+    /// A register with the cursor: none of `but`, and one that is not touched for as long as possible
+    /// from instruction `i` on.
+    fn need_scratch(&mut self, code: &mut Code, i: usize, but: u16) -> Gpr {
         if let Some(s) = self.scratch {
             return s;
         }
-        let mut left = CANDIDATES.iter().fold(0u16, |m, r| m | 1 << r);
+        let mut left = CANDIDATES.iter().fold(0u16, |m, r| m | 1 << r) & !but;
         for used in &self.uses[i.min(self.uses.len())..] {
             let next = left & !used.touched;
             if next == 0 {
@@ -327,7 +332,7 @@ impl Taping {
     }
 
     fn store(&mut self, code: &mut Code, i: usize, r: Gpr) -> Term {
-        let scratch = self.need_scratch(code, i);
+        let scratch = self.need_scratch(code, i, 0);
         let slot = self.slot();
         code.store_based(r, scratch, place(slot));
         at(slot, 0)
@@ -343,7 +348,7 @@ impl Taping {
         } else {
             (Opcode::VEX_Vmovdqu_xmmm128_xmm, 2)
         };
-        let scratch = self.need_scratch(code, i);
+        let scratch = self.need_scratch(code, i, 0);
         let first = self.values;
         for part in 0..parts {
             let slot = self.slot();

@@ -181,6 +181,41 @@ fn branches_and_strings() {
     check(&Program::asm(BRANCHES), 0);
 }
 
+/// What a string instruction works on is known beforehand, and what follows touches everything but
+/// the registers that it has moved.
+const STRINGS: &str = "
+.globl _start
+_start:
+    lea rsi, [rip + text]
+    lea rdi, [rip + room]
+    mov ecx, 5
+    rep movsb
+    xor eax, eax
+    xor ebx, ebx
+    mov r8d, 8
+    mov r9d, 9
+    mov r10d, 10
+    mov r11d, 11
+    mov r12d, 12
+    mov r13d, 13
+    mov r14d, 14
+    mov r15d, 15
+    lea rdi, [rip + room]
+    mov ecx, 3
+    rep stosb
+    mov eax, 231
+    xor edi, edi
+    syscall
+.data
+text: .ascii \"some text\"
+room: .zero 16
+";
+
+#[test]
+fn ends_of_strings() {
+    check(&Program::asm(STRINGS), 0);
+}
+
 #[test]
 fn handlers_of_faults() {
     check(&Program::asm(SIGNALS), 0);

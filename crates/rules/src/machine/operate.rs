@@ -2,9 +2,6 @@
 
 use super::*;
 
-/// Bytes that one instruction may copy; what is said to be more is not believed.
-const LARGEST_COPY: u64 = 16 << 20;
-
 impl Machine {
     /// Goes through records; returns where it ended.
     pub(super) fn records(&mut self, records: &[u8], mut at: usize, end: usize) -> usize {
@@ -287,9 +284,7 @@ impl Machine {
                 let mut list = Vec::new();
                 plan.spots[*from as usize].stretches(values, &mut list);
                 plan.spots[*to as usize].stretches(values, &mut list);
-                if let [(from, len), (to, _)] = list[..]
-                    && len <= LARGEST_COPY
-                {
+                if let [(from, len), (to, _)] = list[..] {
                     self.memory.copy(to, from, len);
                 }
             }
