@@ -1,10 +1,10 @@
-//! `cargo xtask bench engine`: what running under control costs, beside what native and Valgrind cost; and
-//! `cargo xtask bench check`: what looking for faults costs, recording included, beside Memcheck.
+//! `cargo xtask bench engine`: what running under control costs, beside what native and Valgrind cost.
 //!
 //! CPU time is user plus system of the whole tree, tracer included: the difference of what the kernel has charged to
 //! our waited-for children before and after. The three are measured in turn, round by round, so that a machine that
 //! slows down slows all of them down, and the least of each is kept, because interference only ever adds.
 
+mod check;
 mod debug;
 mod slice;
 mod threads;
@@ -55,32 +55,13 @@ struct Row {
     valgrind: Option<Cost>,
 }
 
-/// What is measured, and beside what.
-struct Subject {
-    ours: &'static [&'static str],
-    peer: &'static str,
-    /// Exit status 1 says that a fault was found, and is no failure.
-    finds: bool,
-}
-
-const ENGINE: Subject = Subject {
-    ours: &["run", "--quiet"],
-    peer: "--tool=none",
-    finds: false,
-};
-const CHECK: Subject = Subject {
-    ours: &["check", "--all"],
-    peer: "--tool=memcheck",
-    finds: true,
-};
-
 pub(crate) fn run(args: &[String]) -> Result<bool> {
     let (what, rest) = args
         .split_first()
         .map_or(("", args), |(what, rest)| (what.as_str(), rest));
-    let subject = match what {
-        "engine" => ENGINE,
-        "check" => CHECK,
+    match what {
+        "engine" => {}
+        "check" => return check::run(rest),
         "debug" => return debug::run(rest),
         "slice" => return slice::run(rest),
         "threads" => return threads::run(rest),
@@ -101,7 +82,7 @@ pub(crate) fn run(args: &[String]) -> Result<bool> {
         _ => bail!(
             "there are `bench engine`, `check`, `debug`, `threads`, `checkpoints`, `trace`, `slice` and `locate`"
         ),
-    };
+    }
     let flags = Flags::parse(rest, &["--json", "--runs"])?;
     install::missing_programs();
     let wherefore = tool::wherefore()?;
@@ -114,7 +95,7 @@ pub(crate) fn run(args: &[String]) -> Result<bool> {
     {
         eprintln!("{}", workload.name);
         let runs = flags.runs.unwrap_or(3);
-        match measure(workload, &subject, &wherefore, place.path(), runs) {
+        match measure(workload, &wherefore, place.path(), runs) {
             Ok(row) => rows.push(row),
             Err(error) => failed.push(format!("{error:#}")),
         }
@@ -136,19 +117,10 @@ pub(crate) fn run(args: &[String]) -> Result<bool> {
     Ok(failed.is_empty())
 }
 
-fn measure(
-    workload: &Workload,
-    subject: &Subject,
-    wherefore: &Path,
-    place: &Path,
-    runs: u32,
-) -> Result<Row> {
+fn measure(workload: &Workload, wherefore: &Path, place: &Path, runs: u32) -> Result<Row> {
     let recordings = place.join("recordings");
-    let program: Vec<OsString> = std::iter::once(workload.program.clone().into_os_string())
-        .chain(workload.args.iter().map(OsString::from))
-        .collect();
-    let mut ours: Vec<OsString> = vec![wherefore.into()];
-    ours.extend(subject.ours.iter().map(OsString::from));
+    let program = workload.command();
+    let mut ours: Vec<OsString> = vec![wherefore.into(), "run".into(), "--quiet".into()];
     ours.extend([
         "--recordings".into(),
         recordings.clone().into(),
@@ -156,7 +128,7 @@ fn measure(
     ]);
     ours.extend(program.iter().cloned());
     let peer = tool::find_program("valgrind").map(|valgrind| {
-        let mut command: Vec<OsString> = vec![valgrind.into(), subject.peer.into(), "-q".into()];
+        let mut command: Vec<OsString> = vec![valgrind.into(), "--tool=none".into(), "-q".into()];
         command.extend(program.iter().cloned());
         command
     });
@@ -170,10 +142,7 @@ fn measure(
     for _ in 0..runs {
         row.native = row.native.least(time(&program, place, workload.name)?);
         fs::create_dir_all(&recordings)?;
-        let statuses: &[i32] = if subject.finds { &[0, 1] } else { &[0] };
-        row.ours = row
-            .ours
-            .least(time_of(&ours, place, workload.name, statuses)?);
+        row.ours = row.ours.least(time(&ours, place, workload.name)?);
         fs::remove_dir_all(&recordings)?;
         if let (Some(peer), Some(cost)) = (&peer, &mut row.valgrind) {
             *cost = cost.least(time(peer, place, workload.name)?);

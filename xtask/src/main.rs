@@ -38,6 +38,8 @@ usage: cargo xtask <verb>
   tidy                              layers, file lengths, forbidden words
   bench checkpoints [--json]        what checkpoints cost, and going to any step with them
   bench locate [--json] [FILTER]    replacements per second, time per fault, share of the full search
+  bench check [--json] [--runs N] [FILTER]
+                                    what looking for faults costs, beside Memcheck and AddressSanitizer
   bench engine [--json] [--runs N] [FILTER]
                                     CPU and wall time against native and `valgrind --tool=none`
   bench threads [--json] [--runs N] [FILTER]

@@ -44,8 +44,9 @@ pub use check::{
 pub use cost::Cost;
 pub use crash::{CrashReport, Sent, SignalName};
 pub use debug::{
-    CameFrom, Catch, CheckpointInfo, Condition, DebugThread, EditInfo, EditKind, EditRequest,
-    Filter, Go, LibraryBreak, Session, TimelineInfo, Times, TryReport, Watch, Why, Writer,
+    CameFrom, Catch, CheckpointInfo, Condition, DebugThread, Detector, EditInfo, EditKind,
+    EditRequest, Filter, Go, LibraryBreak, Session, TimelineInfo, Times, TryReport, Watch, Why,
+    Writer,
 };
 pub use error::Error;
 pub use frames::{Excerpt, Frame, FrameList, Parameter, SourceLine};

@@ -333,6 +333,28 @@ fn story_of_a_name_that_is_too_long() {
     }
 }
 
+/// A detector that is on stops the program before the fault; one that is off does not.
+#[test]
+fn detectors_on_and_off() {
+    let guest = "debug/shallow_copy.c";
+    let fault = mark(guest, "fault");
+    let p = Place::new();
+    let program = p.guest(guest, &["-O0"]);
+    p.run(&program, &[]).dies(6);
+    let commands = "info detectors\ndetector double_free on\ninfo detectors\ncontinue\nbt 3\n\
+                    goto 0\ndetector double_free off\ncontinue\ndetector double_free off\ndetector nothing on\n";
+    let ran = debug(&p, commands);
+    let all = told(&ran, commands);
+    contains(answer(&all, "info detectors", 0), &["off  double_free"]);
+    contains(answer(&all, "detector", 0), &["step ", "double free"]);
+    contains(answer(&all, "info detectors", 1), &["on   double_free"]);
+    contains(answer(&all, "continue", 0), &["double free: free("]);
+    contains(answer(&all, "bt", 0), &[&format!("shallow_copy.c:{fault}")]);
+    contains(answer(&all, "continue", 1), &["SIGABRT"]);
+    contains(answer(&all, "detector", 2), &["is not on"]);
+    contains(answer(&all, "detector", 3), &["there is no rule `nothing`"]);
+}
+
 /// The second: freed twice through a shallow copy.
 #[test]
 fn story_of_a_shallow_copy() {

@@ -140,6 +140,21 @@ impl Program {
         })
     }
 
+    /// Where calls of functions of other files go first, by the name that was asked for. Several names may lead
+    /// to one function in the end.
+    pub fn stubs_named(&self, wanted: impl Fn(&str) -> bool) -> Vec<(u64, String)> {
+        let mut out = Vec::new();
+        for module in self.all_modules() {
+            for stub in module.contents.symbols().stubs() {
+                let name = stub.raw.strip_suffix("@plt").unwrap_or(&stub.raw);
+                if wanted(name) {
+                    out.push((module.pc(stub.vaddr), name.to_owned()));
+                }
+            }
+        }
+        out
+    }
+
     /// The functions a name means: the linker's name, the readable name without parameters, or
     /// the end of a qualified name.
     pub fn addresses_of_function(&self, name: &str) -> Vec<FunctionEntry> {

@@ -34,6 +34,7 @@ mod entry;
 mod error;
 mod evaluate;
 mod expression;
+mod extents;
 mod lines;
 mod locate;
 mod module;
@@ -55,6 +56,7 @@ mod view;
 pub use backtrace::{Argument, Frame};
 pub use error::Error;
 pub use expression::{Evaluated, ExpressionError, ValuePlace};
+pub use extents::Extent;
 pub use program::{
     Function, FunctionEntry, LineAddress, Mapping, Memory, ModuleInfo, NamedFunction, Place,
     Program, Symbol,

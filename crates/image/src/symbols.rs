@@ -238,9 +238,23 @@ impl Symbols {
 
     /// All function symbols; several may share an address.
     pub(crate) fn functions(&self) -> impl Iterator<Item = Found> + '_ {
+        self.all(|e| e.kind == Kind::Code && !matches!(e.table, Table::Plt))
+    }
+
+    /// The pieces of code through which functions of other files are called, by the names of those.
+    pub(crate) fn stubs(&self) -> impl Iterator<Item = Found> + '_ {
+        self.all(|e| matches!(e.table, Table::Plt))
+    }
+
+    /// The symbols of all variables that have a size.
+    pub(crate) fn objects(&self) -> impl Iterator<Item = Found> + '_ {
+        self.all(|e| e.kind == Kind::Data && e.size > 0)
+    }
+
+    fn all(&self, wanted: impl Fn(&Entry) -> bool) -> impl Iterator<Item = Found> {
         self.entries
             .iter()
-            .filter(|e| e.kind == Kind::Code && !matches!(e.table, Table::Plt))
+            .filter(move |e| wanted(e))
             .filter_map(|e| {
                 Some(Found {
                     raw: self.name(e)?,

@@ -101,6 +101,12 @@ impl Program {
         frames
     }
 
+    /// Fills in the frame's own address.
+    pub fn find_base(&self, frame: &mut RawFrame, memory: &dyn Memory) {
+        // What it says about the caller is of no interest.
+        let _ = self.step(frame, memory);
+    }
+
     /// The frame that called `frame`, whose own frame address is filled in on the way.
     pub(crate) fn caller_of(&self, frame: &mut RawFrame, memory: &dyn Memory) -> Option<RawFrame> {
         let caller = self.step(frame, memory)?;

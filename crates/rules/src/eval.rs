@@ -3,7 +3,7 @@
 //! A condition may need what is not known while the tape is read: the contents of memory. Then the
 //! answer is `None`, and it is asked again with the guest at hand.
 
-use crate::heap::{BlockId, DIFFERENCE, Heap, NONE};
+use crate::heap::{BlockId, DIFFERENCE, Family, Heap, NONE};
 use crate::syntax::Binary;
 use crate::term::{Checked, Field, Function, Kind, Set, Slot, Term};
 
@@ -131,6 +131,18 @@ impl Facts<'_> {
                 let argument = list.first().map(|t| self.value(t, env));
                 Some(matches!(argument, Some(Ok(Value::Number(n, _))) if on(n)))
             }
+            Term::Apply(f @ (Function::Local | Function::Global | Function::Gone), list) => {
+                let argument = list.first().map(|t| self.value(t, env));
+                let Some(Ok(Value::Number(_, id))) = argument else {
+                    return Some(false);
+                };
+                let block = self.heap.block(id);
+                Some(match f {
+                    Function::Local => block.family == Family::Local,
+                    Function::Global => block.family == Family::Global,
+                    _ => block.freed.is_some_and(|f| f.step < self.step),
+                })
+            }
             Term::Written => self.written,
             Term::Pointed(block) => match self.value(block, env) {
                 Ok(Value::Block(id)) => self.contents.map(|c| c.pointed(id)),
@@ -213,6 +225,9 @@ impl Facts<'_> {
             Kind::Malloc | Kind::Free => {
                 let mut one = |id: BlockId, env: &mut Bindings| {
                     let b = self.heap.block(id);
+                    if b.family.is_variable() {
+                        return false;
+                    }
                     let found = match kind {
                         Kind::Malloc => (b.born <= self.step).then_some((b.born, number(b.size))),
                         _ => b

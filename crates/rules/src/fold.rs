@@ -92,6 +92,16 @@ impl Fold {
                 _ => None,
             },
             Term::Binary(op, a, b) => self.compare(*op, a, b),
+            Term::Apply(f @ (Function::Local | Function::Global | Function::Gone), list)
+                if self.is_pointer(&list[0]) =>
+            {
+                match (f, self.class?) {
+                    (_, Class::Untracked | Class::Null) => Some(false),
+                    (Function::Gone, Class::Inside | Class::Beside) => Some(false),
+                    (Function::Gone, Class::Dangling) => Some(true),
+                    _ => None,
+                }
+            }
             Term::Written => match self.class? {
                 Class::Unwritten => Some(false),
                 Class::Inside | Class::Untracked => Some(true),

@@ -25,7 +25,8 @@ pub struct Block {
     pub born: u64,
     /// The step of its return.
     pub made: u64,
-    /// The function that made it, as an index in the table of functions.
+    /// The function that made it, as an index in the table of functions; of a variable, its name in that of
+    /// variables.
     pub by: u16,
     pub family: Family,
     pub freed: Option<Freed>,
@@ -47,6 +48,9 @@ pub enum Family {
     NewArray,
     /// The n-th pair that the user declared.
     Declared(u16),
+    /// Not allocated at all: variables.
+    Global,
+    Local,
 }
 
 impl Family {
@@ -56,7 +60,13 @@ impl Family {
             Family::New => "new".to_owned(),
             Family::NewArray => "new[]".to_owned(),
             Family::Declared(n) => format!("declared {n}"),
+            Family::Global => "global".to_owned(),
+            Family::Local => "local".to_owned(),
         }
+    }
+
+    pub fn is_variable(self) -> bool {
+        matches!(self, Family::Global | Family::Local)
     }
 }
 
@@ -100,11 +110,22 @@ impl Heap {
         self.bounds[id.0 as usize]
     }
 
-    /// All blocks, in the order in which they were made.
+    /// All allocations, in the order in which they were made.
     pub fn all(&self) -> impl DoubleEndedIterator<Item = (BlockId, &Block)> {
         let first = DIFFERENCE.0 as usize + 1;
         let list = self.blocks.iter().enumerate().skip(first);
         list.map(|(i, b)| (BlockId(i as u32), b))
+            .filter(|(_, b)| !b.family.is_variable())
+    }
+
+    /// A variable: pointers to it are followed like those to allocations, but it is in neither H nor F.
+    /// `before` bytes in front of it may be meant too.
+    pub fn add_variable(&mut self, block: Block, before: u64) -> BlockId {
+        let id = BlockId(self.blocks.len() as u32);
+        self.bounds
+            .push((block.begin - before, block.size + before));
+        self.blocks.push(block);
+        id
     }
 
     pub fn live(&self) -> impl Iterator<Item = BlockId> + '_ {

@@ -19,10 +19,11 @@ macro_rules! shipped {
     };
 }
 
-pub const SHIPPED: [Shipped; 9] = [
+pub const SHIPPED: [Shipped; 10] = [
     shipped!("free", true),
     shipped!("deref", true),
-    shipped!("overlap", false),
+    shipped!("variables", true),
+    shipped!("overlap", true),
     shipped!("uninitialised", true),
     shipped!("leaks", true),
     shipped!("possible", false),

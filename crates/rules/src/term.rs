@@ -18,6 +18,9 @@ pub enum Function {
     Family,
     Releaser,
     OnStack,
+    Local,
+    Global,
+    Gone,
 }
 
 #[derive(Clone, Debug)]
@@ -154,6 +157,13 @@ impl Checked {
     /// It asks whether memory has been written.
     pub fn asks_written(&self) -> bool {
         self.condition.has(|t| matches!(t, Term::Written))
+    }
+
+    /// It is about variables.
+    pub fn asks_variables(&self) -> bool {
+        let asks = |f: &Function| matches!(f, Function::Local | Function::Global | Function::Gone);
+        self.condition
+            .has(|t| matches!(t, Term::Apply(f, _) if asks(f)))
     }
 
     /// It cannot be decided without the guest's memory.

@@ -170,13 +170,39 @@ impl Served {
                 s.delete_library_break(id(rest, "lbreak")?).map_err(wrong)?;
                 Ok(String::new())
             }
+            "detectors" => {
+                let lines = s.detectors().into_iter().map(|d| {
+                    let what = d.about.split(['\n', ':']).next().unwrap_or("").to_owned();
+                    let found = match d.on {
+                        true => format!("; {}", findings(&d.faults)),
+                        false => String::new(),
+                    };
+                    let on = if d.on { "on" } else { "off" };
+                    format!("{on:<4} {:<20} {what}{found}", d.name)
+                });
+                Ok(lines.collect::<Vec<_>>().join("\n"))
+            }
+            "detector" => match rest.split_once(' ').map(|(rule, on)| (rule, on.trim())) {
+                Some((rule, "on")) => {
+                    let found = s.detector_on(rule).map_err(wrong)?;
+                    Ok(findings(&found))
+                }
+                Some((rule, "off")) => {
+                    s.detector_off(rule).map_err(wrong)?;
+                    Ok(String::new())
+                }
+                _ => Err("write NAME on, or NAME off".to_owned()),
+            },
             "stopped" => Ok(match s.last_stop() {
                 Some(Why::Library(n)) => {
                     let found = s.library_breaks().iter().find(|b| b.id == n);
                     let function = found.map_or("", |b| &b.function);
                     format!("lbreak {n}: a call of {function}")
                 }
-                Some(Why::Marked) => "a statement instance of a slice".to_owned(),
+                Some(Why::Marked) => match s.fault_at(s.step().map_err(wrong)?) {
+                    Some(fault) => format!("{fault} (this has not happened yet)"),
+                    None => "a statement instance of a slice".to_owned(),
+                },
                 Some(Why::End) => {
                     "the program is about to end; `continue` lets it, going back is possible"
                         .to_owned()
@@ -223,7 +249,21 @@ fn own_cpu() -> Option<usize> {
 
 const COMMANDS: &str = "when, goto, checkpoint, rollback, checkpoints, cdelete, timelines, timeline, \
                         switch, suppress, edits, edit-delete, instance, slice, prune, sbreak, snext, \
-                        sprev, sdelete, slices, follow, record, lbreak, lbreaks, ldelete, came-from";
+                        sprev, sdelete, slices, follow, record, lbreak, lbreaks, ldelete, came-from, \
+                        detectors, detector";
+
+/// What a detector found.
+fn findings(faults: &[(u64, String)]) -> String {
+    match faults {
+        [] => "it finds nothing in this recording".to_owned(),
+        list => {
+            let lines = list
+                .iter()
+                .map(|(step, what)| format!("step {step}: {what}"));
+            lines.collect::<Vec<_>>().join("\n")
+        }
+    }
+}
 
 fn said(c: Condition) -> String {
     match c {

@@ -185,6 +185,11 @@ call, before it is made, also for what the call will return or touch.""", call_t
 command("info lbreaks", "lbreaks", """List the breakpoints at library calls.""", kind=gdb.COMMAND_STATUS)
 command("ldelete", "ldelete", """Delete a breakpoint at library calls: ldelete ID""", one_of("lbreaks"),
         kind=gdb.COMMAND_BREAKPOINTS)
+command("info detectors", "detectors", """List the detectors: rules about memory and others, on or off.""",
+        kind=gdb.COMMAND_STATUS)
+command("detector", "detector", """Switch a detector on or off: detector NAME on|off
+What it finds in the recording is listed, and the program stops before each of these faults
+when it goes on.""", kind=gdb.COMMAND_BREAKPOINTS)
 
 
 class Edit(gdb.Command):
@@ -240,6 +245,7 @@ switch, suppress, info edits, edit delete        change what statements do
 info timelines, timeline         the recording and its changed versions
 slice, prune, sbreak, snext, sprev, sdelete, info slices, follow, instance, record
 lbreak, info lbreaks, ldelete    calls of library functions
+info detectors, detector         stop before faults that rules find
 where $pc                        how the program came to where it is"""
 
     def __init__(self):

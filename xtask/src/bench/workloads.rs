@@ -4,6 +4,7 @@ use crate::compile::{self, Variant};
 use crate::facts::Facts;
 use crate::tool;
 use anyhow::Result;
+use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -13,6 +14,26 @@ pub(super) struct Workload {
     pub(super) program: PathBuf,
     pub(super) args: Vec<String>,
     pub(super) start_only: bool,
+    /// Its source, if it is ours.
+    pub(super) source: Option<PathBuf>,
+}
+
+impl Workload {
+    pub(super) fn command(&self) -> Vec<OsString> {
+        std::iter::once(self.program.clone().into_os_string())
+            .chain(self.args.iter().map(OsString::from))
+            .collect()
+    }
+
+    /// The same program with AddressSanitizer in it, if we have its source.
+    pub(super) fn sanitised(&self) -> Result<Option<PathBuf>> {
+        let Some(source) = &self.source else {
+            return Ok(None);
+        };
+        let mut facts = Facts::parse(&fs::read_to_string(source)?)?;
+        facts.flags.push("-fsanitize=address".to_owned());
+        compile::program(source, &facts, Variant::FAST).map(Some)
+    }
 }
 
 const COMPILED: [(&str, &str); 11] = [
@@ -72,6 +93,7 @@ pub(super) fn all(place: &Path) -> Result<(Vec<Workload>, Vec<(&'static str, Str
             program,
             args: Vec::new(),
             start_only: name == "hello world",
+            source: Some(source),
         });
     }
     for (name, program, args, file, text) in SCRIPTS {
@@ -84,6 +106,7 @@ pub(super) fn all(place: &Path) -> Result<(Vec<Workload>, Vec<(&'static str, Str
                     program,
                     args,
                     start_only: false,
+                    source: None,
                 });
             }
             None => absent.push((name, format!("{program} is not installed"))),

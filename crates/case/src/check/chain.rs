@@ -482,8 +482,13 @@ fn describe(w: &mut Watched, start: &Start, trail: Trail, origin: Origin) -> Res
     let origin = match origin {
         Origin::Allocated => {
             let b = w.machine.heap.block(start.block).clone();
-            let by = w.machine.function_name(b.by).to_owned();
-            format!("allocated by {by}, {} bytes", b.size)
+            match w.machine.variable_name(&b) {
+                Some(name) => format!("the address of {name}, {} bytes", b.size),
+                None => {
+                    let by = w.machine.function_name(b.by);
+                    format!("allocated by {by}, {} bytes", b.size)
+                }
+            }
         }
         Origin::Constant if hops.first().is_some_and(|h| h.value == 0) => {
             "the constant 0".to_owned()

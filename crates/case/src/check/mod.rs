@@ -17,18 +17,18 @@ pub use report::{BlockReport, Fault, LeakedBlocks, Site};
 pub(crate) use select::rules;
 pub use select::{RuleFile, RuleReport, RulesReport, RulesRequest};
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Instant;
 
 use serde::Serialize;
 
 use crate::Error;
-use crate::meta::Ended;
+use crate::meta::{Ended, Meta};
 use crate::replay::Audience;
 use crate::run::{self, RunRequest, Stuck, Surroundings};
 use crate::store::{Finished, RecordingName, Store};
-use watch::Watched;
+use watch::{How, Watched};
 
 #[derive(Clone, Debug, Default)]
 pub struct CheckRequest {
@@ -92,8 +92,9 @@ pub(crate) fn check(
     };
     let Finished { name, folder, meta } = store.finished(recording.as_deref())?;
     let begun = Instant::now();
-    let how = watch::How {
+    let how = How {
         first_only: !request.all,
+        heeds_signals: true,
         events: request.events,
     };
     let mut watched = Watched::of(&name, &folder, &meta, &chosen, how, audience)?;
@@ -119,4 +120,28 @@ pub(crate) fn check(
             report_seconds: begun.elapsed().as_secs_f64(),
         },
     })
+}
+
+/// All faults that one of the shipped rules finds in a recording, for a debugger.
+pub(crate) fn found_by(
+    rule: &str,
+    name: &str,
+    folder: &Path,
+    meta: &Meta,
+    audience: &Rc<dyn Audience>,
+) -> Result<Vec<Fault>, Error> {
+    let request = CheckRequest {
+        only: vec![rule.to_owned()],
+        all: true,
+        no_chains: true,
+        ..CheckRequest::default()
+    };
+    let chosen = select::choose(&[], &request.only)?;
+    let how = How {
+        first_only: false,
+        heeds_signals: false,
+        events: false,
+    };
+    let mut watched = Watched::of(name, folder, meta, &chosen, how, audience)?;
+    report::faults(&mut watched, &chosen, &request)
 }

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use rules::eval::Value;
-use rules::heap::{BlockId, DIFFERENCE};
+use rules::heap::{BlockId, DIFFERENCE, Family};
 use rules::machine::{Redex, Suspect};
 use rules::term::{Checked, Slot};
 use serde::Serialize;
@@ -49,9 +49,12 @@ pub struct BlockReport {
     pub size: u64,
     /// Where the address lies, such as `0 bytes past the end`.
     pub relation: String,
-    /// The function that made it.
+    /// It is no allocation but this variable, which is `global` or `local`.
+    pub variable: Option<String>,
+    /// The function that made it, or the kind of variable.
     pub by: String,
-    pub allocated: Site,
+    /// Where it was made; of a local variable, where a pointer to it was made first.
+    pub allocated: Option<Site>,
     pub freed_by: Option<String>,
     pub freed: Option<Site>,
 }
@@ -255,10 +258,20 @@ fn describe(
         Some(a) => format!("{} bytes inside", a - b.begin),
         None => "in".to_owned(),
     };
-    let by = w.machine.function_name(b.by).to_owned();
+    let variable = w.machine.variable_name(&b).map(str::to_owned);
+    let by = match variable {
+        Some(_) => b.family.word(),
+        None => w.machine.function_name(b.by).to_owned(),
+    };
     let freed = b.freed.filter(|f| f.step < step);
-    let allocated = site(w, b.born)?;
-    let freed_by = freed.map(|f| w.machine.function_name(f.by).to_owned());
+    let allocated = match b.family {
+        Family::Global => None,
+        _ => Some(site(w, b.born)?),
+    };
+    let freed_by = freed.map(|f| match b.family {
+        Family::Local => "the return of its function".to_owned(),
+        _ => w.machine.function_name(f.by).to_owned(),
+    });
     let freed = match freed {
         Some(f) => Some(site(w, f.step)?),
         None => None,
@@ -267,6 +280,7 @@ fn describe(
         begin: b.begin,
         size: b.size,
         relation,
+        variable,
         by,
         allocated,
         freed_by,

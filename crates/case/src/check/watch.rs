@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use guest::{Halt, Replay, StopAt, Syscalls, Until};
 use image::Program;
 use image::effects::{Effects, Size};
-use rules::machine::functions::{Function, Role, known};
+use rules::machine::functions::{Function, Role, SHARED, known};
 use rules::machine::{Codebase, Machine};
 use rules::syntax::Pattern;
 
@@ -27,15 +27,6 @@ const LOADING: [u64; 5] = [3, 9, 10, 11, 59];
 /// Executable mappings: where, and of which file.
 type Modules = Vec<(u64, PathBuf)>;
 
-/// How a run is watched.
-#[derive(Clone, Copy)]
-pub(crate) struct How {
-    /// Nothing after the first fault.
-    pub(crate) first_only: bool,
-    /// A list of accesses.
-    pub(crate) events: bool,
-}
-
 pub(crate) struct Watched {
     pub(crate) name: String,
     pub(crate) replay: Replay,
@@ -46,6 +37,17 @@ pub(crate) struct Watched {
     there: Option<(Modules, Rc<Program>)>,
     /// Somebody wants an end to it.
     user: Arc<AtomicBool>,
+}
+
+/// How a run is watched.
+#[derive(Clone, Copy)]
+pub(crate) struct How {
+    /// It ends at the first fault.
+    pub(crate) first_only: bool,
+    /// It ends when the tool is told to by a signal; a debugger has its own ways.
+    pub(crate) heeds_signals: bool,
+    /// A list of accesses is kept.
+    pub(crate) events: bool,
 }
 
 /// Keeps the machine's view of the code up to date while modules are loaded.
@@ -79,7 +81,8 @@ impl Watched {
         let mut replay = Replay::open(folder, Box::new(|_, _| {})).map_err(wrong)?;
         let interrupt = replay.interrupter();
         let user = Arc::new(AtomicBool::new(false));
-        for signal in [nix::libc::SIGINT, nix::libc::SIGTERM, nix::libc::SIGHUP] {
+        let signals = [nix::libc::SIGINT, nix::libc::SIGTERM, nix::libc::SIGHUP];
+        for signal in signals.into_iter().filter(|_| how.heeds_signals) {
             let _ = signal_hook::flag::register(signal, user.clone());
             let _ = signal_hook::flag::register(signal, interrupt.clone());
         }
@@ -280,10 +283,20 @@ impl Loader {
                     self.choosers.push((entry, n));
                 }
             } else {
-                codebase.entries.entry(entry).or_insert(n);
+                codebase.add_entry(entry, n);
             }
         }
-        codebase.entries.extend(self.resolved.iter().copied());
+        for (entry, n) in &self.resolved {
+            codebase.add_entry(*entry, *n);
+        }
+        let shared = |name: &str| SHARED.iter().any(|list| list.contains(&name));
+        codebase.stubs.clear();
+        for (stub, name) in program.stubs_named(shared) {
+            let known = codebase.functions.iter().position(|f| f.name == name);
+            if let Some(n) = known {
+                codebase.stubs.insert(stub, n as u16);
+            }
+        }
         codebase.library = program
             .modules()
             .iter()
@@ -293,7 +306,8 @@ impl Loader {
             })
             .map(|m| (m.start, m.end))
             .collect();
-        let probes: Vec<u64> = codebase.entries.keys().copied().collect();
+        codebase.program = Some(Arc::new(program));
+        let probes = codebase.probes();
         drop(codebase);
         replay.probe(probes);
         Ok(())
@@ -324,8 +338,8 @@ impl Loader {
             .codebase
             .lock()
             .expect("nobody panics while holding it");
-        codebase.entries.insert(entry, function);
-        let probes: Vec<u64> = codebase.entries.keys().copied().collect();
+        codebase.add_entry(entry, function);
+        let probes = codebase.probes();
         drop(codebase);
         replay.probe(probes);
         Ok(())

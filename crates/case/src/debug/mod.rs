@@ -11,6 +11,7 @@
 //! Nothing here speaks a protocol: a gdb server, and later other front ends, translate.
 
 mod crash;
+mod detectors;
 mod library;
 mod slices;
 mod statement;
@@ -35,6 +36,7 @@ use crate::replay::Audience;
 use crate::store::{Finished, Store};
 
 pub use crash::{CameFrom, Writer};
+pub use detectors::Detector;
 pub use library::{Condition, LibraryBreak};
 pub use statement::{EditKind, EditRequest, Times, TryReport};
 pub use timeline::{CheckpointInfo, EditInfo, TimelineInfo};
@@ -137,6 +139,8 @@ pub struct Session {
     near: Vec<(CheckpointId, u64)>,
     /// Steps that stop the guest.
     pub marks: std::collections::BTreeSet<u64>,
+    /// What the rules that are on have found: steps, and what happens there.
+    detectors: BTreeMap<String, Vec<(u64, String)>>,
     library_breaks: Vec<LibraryBreak>,
     last_library_break: u32,
     /// The entry of the call before which it stopped last: going on makes that call.
@@ -178,6 +182,7 @@ pub(crate) fn debug(
         moved: false,
         near: Vec::new(),
         marks: std::collections::BTreeSet::new(),
+        detectors: BTreeMap::new(),
         library_breaks: Vec::new(),
         last_library_break: 0,
         library_passed: None,

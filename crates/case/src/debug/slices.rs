@@ -29,7 +29,7 @@ pub(super) struct Tracer {
     to: Option<Sender<Job>>,
 }
 
-struct Nobody;
+pub(super) struct Nobody;
 
 impl Audience for Nobody {
     fn output(&self, _: Stream, _: &[u8]) {}

@@ -113,28 +113,35 @@ fn site(out: &mut String, s: &Site, title: &str, paint: Paint) {
 }
 
 fn block(out: &mut String, b: &BlockReport, paint: Paint) {
+    let what = match &b.variable {
+        Some(name) => format!("the {} variable {}", b.by, clean(name)),
+        None => "a block".to_owned(),
+    };
     let _ = writeln!(
         out,
-        "\n{} {} a block of {} bytes [{:#x}, {:#x})",
+        "\n{} {} {what} of {} bytes [{:#x}, {:#x})",
         paint.strong("the address is"),
         b.relation,
         b.size,
         b.begin,
         b.begin + b.size
     );
-    brief(
-        out,
-        &b.allocated.stack,
-        &format!("allocated by {} at step {}", b.by, number(b.allocated.step)),
-        paint,
-    );
+    if let Some(s) = &b.allocated {
+        let step = number(s.step);
+        let title = match &b.variable {
+            Some(_) => format!("pointed to at step {step}"),
+            None => format!("allocated by {} at step {step}", b.by),
+        };
+        brief(out, &s.stack, &title, paint);
+    }
     if let (Some(by), Some(freed)) = (&b.freed_by, &b.freed) {
-        brief(
-            out,
-            &freed.stack,
-            &format!("freed by {by} at step {}", number(freed.step)),
-            paint,
-        );
+        let verb = if b.variable.is_some() {
+            "ended"
+        } else {
+            "freed"
+        };
+        let title = format!("{verb} by {by} at step {}", number(freed.step));
+        brief(out, &freed.stack, &title, paint);
     }
 }
 

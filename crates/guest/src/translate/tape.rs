@@ -134,6 +134,23 @@ impl Taping {
                 term,
             });
         }
+        // Where a pointer into the frame leads, if that follows from what is known anyway.
+        let base = match insn.decoded.mnemonic() {
+            Mnemonic::Lea => insn.decoded.memory_base(),
+            Mnemonic::Mov if insn.decoded.op1_kind() == OpKind::Register => {
+                insn.decoded.op1_register()
+            }
+            _ => Register::None,
+        };
+        if let Some(r @ (RSP | RBP)) = number(base)
+            && let Some(term) = self.terms[r].filter(|_| insn.told >> r & 1 == 0)
+        {
+            self.known.push(Known {
+                insn: i as u8,
+                what: What::Before(r as u8),
+                term,
+            });
+        }
         if insn.decoded.is_vsib() {
             self.store_vector(code, i, &insn.decoded);
         }

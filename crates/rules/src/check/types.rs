@@ -23,7 +23,7 @@ impl Type {
 }
 
 /// Functions that every file has: name, parameters, result. A parameter may be one of several types.
-pub(super) const FUNCTIONS: [(&str, Function, &[&[Type]], Type); 10] = {
+pub(super) const FUNCTIONS: [(&str, Function, &[&[Type]], Type); 13] = {
     const POINTER: &[Type] = &[Type::Number];
     const EITHER: &[Type] = &[Type::Number, Type::Block];
     [
@@ -37,5 +37,8 @@ pub(super) const FUNCTIONS: [(&str, Function, &[&[Type]], Type); 10] = {
         ("Family", Function::Family, &[EITHER], Type::Text),
         ("Releaser", Function::Releaser, &[], Type::Text),
         ("OnStack", Function::OnStack, &[POINTER], Type::Truth),
+        ("Local", Function::Local, &[POINTER], Type::Truth),
+        ("Global", Function::Global, &[POINTER], Type::Truth),
+        ("Gone", Function::Gone, &[POINTER], Type::Truth),
     ]
 };

@@ -11,6 +11,16 @@ impl Machine {
         step: u64,
         pc: u64,
     ) {
+        let mut function = function;
+        if let Some((asked, at)) = self.now.asked
+            && at == slot
+        {
+            let role = |n: u16| &self.names[n as usize].function.role;
+            if role(asked) == role(function) {
+                function = asked;
+            }
+            self.now.asked = None;
+        }
         let registers = [7usize, 6, 2, 1, 8, 9];
         let closed = self.now.closed > 0;
         let blocks = if closed {
@@ -18,11 +28,11 @@ impl Machine {
         } else {
             registers.map(|r| self.now.units[r].from())
         };
-        let role = self.names[function as usize].role.clone();
+        let named = self.names[function as usize].clone();
         if !closed {
-            self.entering(function, &role, arguments, blocks, step, pc);
+            self.entering(function, &named, arguments, blocks, step, pc);
         }
-        match &role {
+        match &named.function.role {
             Role::Allocate { .. }
             | Role::Release { .. }
             | Role::Reallocate { .. }
@@ -41,24 +51,24 @@ impl Machine {
             step,
             pc,
         });
-        self.now.slot = slot;
+        self.set_slot();
     }
 
     pub(super) fn entering(
         &mut self,
         function: u16,
-        role: &Role,
+        named: &Named,
         arguments: [u64; 6],
         blocks: [BlockId; 6],
         step: u64,
         pc: u64,
     ) {
-        let name = self.names[function as usize].name.clone();
+        let name = &named.function.name;
         let pointer = |n: u8| {
             let n = n as usize;
             Value::Number(arguments[n], blocks[n])
         };
-        match role {
+        match &named.function.role {
             Role::Release { family, pointer: n } => {
                 let value = arguments[*n as usize];
                 if value != 0 {
@@ -96,16 +106,16 @@ impl Machine {
             Role::Ends => self.end(step, pc),
             _ => {}
         }
-        if self.patterns.iter().any(|p| p.matches(&name)) {
+        if named.noted {
             let redex = Redex::Call {
                 function: name.clone(),
                 arguments,
             };
             let values: Vec<Value> = (0..6).map(pointer).collect();
-            self.call_rules(PointKind::Call, &name, &values, step, pc, &redex);
+            self.call_rules(PointKind::Call, name, &values, step, pc, &redex);
             self.calls.push(CallEvent {
                 step,
-                function: name,
+                function: name.clone(),
                 returned: false,
                 values: arguments,
             });
@@ -164,6 +174,7 @@ impl Machine {
 
     /// A `ret` with the return address at `slot`.
     pub(super) fn leave(&mut self, slot: u64, result: u64, step: u64, pc: u64) {
+        self.end_locals(slot, step);
         let mut returned = false;
         while let Some(a) = self.now.active.last() {
             if a.slot > slot {
@@ -177,13 +188,14 @@ impl Machine {
         if !returned {
             self.now.inner = result;
         }
-        self.now.slot = self.now.active.last().map_or(u64::MAX, |a| a.slot);
+        self.set_slot();
     }
 
     /// A function is over: it returned, or was jumped out of.
     pub(super) fn left(&mut self, a: &Active, result: Option<u64>, step: u64, pc: u64) {
-        let role = self.names[a.function as usize].role.clone();
-        match &role {
+        let named = self.names[a.function as usize].clone();
+        let role = &named.function.role;
+        match role {
             Role::Allocate { .. }
             | Role::Release { .. }
             | Role::Reallocate { .. }
@@ -199,7 +211,7 @@ impl Machine {
         }
         let Some(result) = result else { return };
         let mut from = None;
-        match &role {
+        match role {
             Role::Allocate {
                 family,
                 size,
@@ -242,9 +254,8 @@ impl Machine {
             }
             self.now.units[0].set_from(from);
         }
-        let name = &self.names[a.function as usize].name;
-        if self.patterns.iter().any(|p| p.matches(name)) {
-            let name = name.clone();
+        if named.noted {
+            let name = named.function.name.clone();
             if name == "main" {
                 self.end(step, pc);
             } else {
@@ -268,7 +279,10 @@ impl Machine {
     }
 
     pub(super) fn malloced(&mut self, id: BlockId, bytes: u64, a: &Active) {
-        let name = self.names[a.function as usize].name.clone();
+        if !self.rules.iter().any(|r| r.point == PointKind::Malloc) {
+            return;
+        }
+        let name = self.function_name(a.function).to_owned();
         let redex = Redex::Call {
             function: name,
             arguments: a.arguments,

@@ -78,6 +78,8 @@ enum Kind {
     Arith(Arith),
     /// One value or another, by a condition.
     Select,
+    /// A pointer to a block.
+    Global,
     /// The stack grows.
     Grow,
 }
@@ -207,7 +209,7 @@ impl Fast {
                 Op::Return { slot, result } if n + 1 == end => {
                     returns = Some((Quick::of(*slot), Quick::of(*result), *i));
                 }
-                Op::Enter(_) | Op::Return { .. } => quiet = false,
+                Op::Enter(_) | Op::Asks { .. } | Op::Return { .. } => quiet = false,
                 _ => maker.op(plan, *i, op, trackers),
             }
         }
@@ -494,8 +496,16 @@ impl Maker {
                 (op.base, op.offset, op.checked) = (place(from.slot), from.offset, *by);
                 self.ops.push(op);
             }
-            Op::CopyMemory { .. } | Op::Overwrite { .. } => self.usable = false,
-            Op::Enter(_) | Op::Return { .. } => {}
+            Op::Global { to, block } => {
+                let value = self.temporary();
+                let mut op = self.empty(i, Kind::Global);
+                (op.value, op.checked) = (value, block.0);
+                self.ops.push(op);
+                self.set(i, *to, value);
+            }
+            // A frame is a place that must be looked up.
+            Op::Local { .. } | Op::CopyMemory { .. } | Op::Overwrite { .. } => self.usable = false,
+            Op::Enter(_) | Op::Asks { .. } | Op::Return { .. } => {}
         }
     }
 
@@ -601,6 +611,7 @@ impl Fast {
                     let value = g.value(taken);
                     g.set(op.value, value)
                 }
+                Kind::Global => g.set(op.value, Cell::new(BlockId(op.checked), 0)),
                 Kind::Grow => {
                     let from = g.row[op.base as usize].wrapping_add_signed(op.offset);
                     let by = u64::from(op.checked);

@@ -193,6 +193,10 @@ const MODELS: [(&str, Model); 58] = [
     ("strsep", READS),
 ];
 
+/// Functions that may share their code, so that only the name they are called by tells them apart. The first is
+/// the one that allows most.
+pub const SHARED: [[&str; 2]; 2] = [["memmove", "memcpy"], ["__memmove_chk", "__memcpy_chk"]];
+
 /// The functions that are known by name, with the pairs that the user declared.
 pub fn known(pairs: &[Pair]) -> Vec<Function> {
     let mut out: Vec<Function> = Vec::new();

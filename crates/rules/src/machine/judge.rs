@@ -38,7 +38,8 @@ impl Machine {
                 return;
             }
             if block.freed.is_none() {
-                if first >= begin && last <= end && !self.curious {
+                let (lowest, bytes) = self.heap.bounds(from);
+                if first >= lowest && last - lowest <= bytes && !self.curious {
                     return;
                 }
                 // A whole aligned word or vector that is partly inside is how strings are searched.

@@ -2,18 +2,21 @@
 
 use flow::Step;
 use iced_x86::{Decoder, DecoderOptions, Instruction, Mnemonic, OpKind, Register};
-use image::effects::{self, Control, Place, RegRange, Size, Transfer};
+use image::effects::{self, Control, Place, Size, Transfer};
 use rustc_hash::FxHashMap;
 use tape::{Code, Known, Term, What};
 
 use super::RED_ZONE;
+use super::operands::{bits, copied_unit, gpr, mask_is_flags, mix_of, touches, units};
 use super::plan::*;
 use flow::Spot;
 
 struct Maker<'a> {
+    variables: &'a mut dyn Variables,
     plan: Plan,
     trackers: Trackers,
     entries: &'a FxHashMap<u64, u16>,
+    stubs: &'a FxHashMap<u64, u16>,
     i: u8,
     /// First spot of the instruction at hand.
     spot: u16,
@@ -29,13 +32,16 @@ impl Plan {
     pub(crate) fn of(
         code: &Code,
         trackers: Trackers,
-        entries: &FxHashMap<u64, u16>,
+        (entries, stubs): (&FxHashMap<u64, u16>, &FxHashMap<u64, u16>),
+        variables: &mut dyn Variables,
         judged: impl Fn(u64) -> bool,
     ) -> Plan {
         let mut maker = Maker {
+            variables,
             plan: Plan::default(),
             trackers,
             entries,
+            stubs,
             i: 0,
             spot: 0,
             scratch: SCRATCH,
@@ -194,6 +200,9 @@ impl Maker<'_> {
                 slot,
             })));
         }
+        if let (Some(&function), Some(slot)) = (self.stubs.get(&insn.pc), before(4)) {
+            self.op(Op::Asks { function, slot });
+        }
         let mut decoder = Decoder::with_ip(64, insn.code(), insn.pc, DecoderOptions::NONE);
         let decoded = decoder.decode();
         let step = Step::of(insn, known);
@@ -203,11 +212,12 @@ impl Maker<'_> {
         self.plan.addresses.extend(addresses);
         self.scratch = SCRATCH;
         if self.trackers.blocks || self.trackers.unwritten {
-            self.checks(&step);
+            self.checks(&step, insn.pc, before(4), before(5));
             self.decision(&step);
             self.grow(&decoded, before(4));
             self.called(&step, before(4));
             self.transfers(&decoded, &step);
+            self.points(&decoded, insn.pc, before(4), before(5));
             self.flags(&step);
         }
         if step.returns
@@ -217,11 +227,82 @@ impl Maker<'_> {
         }
     }
 
-    fn checks(&mut self, step: &Step) {
+    /// `lea` of a variable, or a copy of the stack pointer where one begins.
+    fn points(&mut self, i: &Instruction, pc: u64, rsp: Option<Term>, rbp: Option<Term>) {
+        if i.mnemonic() == Mnemonic::Mov
+            && i.op1_kind() == OpKind::Register
+            && i.op1_register() == Register::RSP
+            && let Some(to) = gpr(i.op0_register()).filter(|to| *to != RBP)
+        {
+            self.variable(to, pc, RSP, 0, rsp, rbp);
+            return;
+        }
+        let index = i.memory_index();
+        if i.mnemonic() != Mnemonic::Lea || !i.op0_register().is_gpr64() || index != Register::None
+        {
+            return;
+        }
+        let Some(to) = gpr(i.op0_register()) else {
+            return;
+        };
+        let (base, displacement) = match i.is_ip_rel_memory_operand() {
+            true => (NO_UNIT, i.ip_rel_memory_address() as i64),
+            false => (
+                gpr(i.memory_base()).unwrap_or(ZERO),
+                i.memory_displacement64() as i64,
+            ),
+        };
+        self.variable(to, pc, base, displacement, rsp, rbp);
+    }
+
+    /// Has `to` point to the variable that begins there, if there is one.
+    fn variable(
+        &mut self,
+        to: u16,
+        pc: u64,
+        base: u16,
+        displacement: i64,
+        rsp: Option<Term>,
+        rbp: Option<Term>,
+    ) -> bool {
+        if !self.trackers.variables {
+            return false;
+        }
+        let term = match base {
+            NO_UNIT => {
+                let block = self.variables.global(displacement as u64);
+                if let Some(block) = block {
+                    self.op(Op::Global { to, block });
+                }
+                return block.is_some();
+            }
+            RSP => rsp,
+            RBP => rbp,
+            _ => None,
+        };
+        let Some(term) = term else { return false };
+        let local = self.variables.local(pc, base, displacement);
+        if let Some(local) = local {
+            let offset = term.offset.wrapping_add(displacement);
+            let address = Term { offset, ..term };
+            self.op(Op::Local { to, address, local });
+        }
+        local.is_some()
+    }
+
+    fn checks(&mut self, step: &Step, pc: u64, rsp: Option<Term>, rbp: Option<Term>) {
         for (n, spot) in step.spots.iter().enumerate() {
             let a = &spot.access.address;
             let unit = |r: Option<u8>| r.map_or(NO_UNIT, u16::from);
-            let (base, index) = (unit(a.base), unit(a.index));
+            let (mut base, index) = (unit(a.base), unit(a.index));
+            // An element of an array.
+            if index != NO_UNIT && matches!(base, NO_UNIT | RSP | RBP) && a.segment.is_none() {
+                let unit = self.scratch;
+                if self.variable(unit, pc, base, a.displacement as i64, rsp, rbp) {
+                    self.scratch += 1;
+                    base = unit;
+                }
+            }
             // The stack pointer points to the stack.
             if index == NO_UNIT && (base == RSP || base == NO_UNIT) {
                 continue;
@@ -688,79 +769,5 @@ impl Maker<'_> {
         }
         // rsi, rdi and rcx move on; where the pointers came from stays.
         true
-    }
-}
-
-fn mask_is_flags(t: &Transfer) -> bool {
-    matches!(t.to, Place::Register(r) if r.at / 8 == FLAGS)
-}
-
-fn mix_of(i: &Instruction) -> Mix {
-    use Mnemonic as M;
-    match i.mnemonic() {
-        M::Add
-        | M::Sub
-        | M::Inc
-        | M::Dec
-        | M::Neg
-        | M::Cmp
-        | M::Lea
-        | M::Imul
-        | M::Movsx
-        | M::Movsxd
-        | M::Cdqe
-        | M::Cwde
-        | M::Cbw
-        | M::Not
-        | M::Xor => Mix::Any,
-        // One with itself decides whether it is zero.
-        M::Test | M::And | M::Or
-            if i.op0_kind() == OpKind::Register
-                && i.op1_kind() == OpKind::Register
-                && i.op0_register() == i.op1_register() =>
-        {
-            Mix::Any
-        }
-        // Some bits of the outcome are known whatever the others are.
-        M::Test | M::And | M::Or | M::Shl | M::Shr | M::Sar => Mix::All,
-        _ if i.condition_code() != iced_x86::ConditionCode::None => Mix::Any,
-        _ => Mix::Never,
-    }
-}
-
-fn gpr(r: Register) -> Option<u16> {
-    r.is_gpr().then(|| r.full_register().number() as u16)
-}
-
-/// A bit for each of `len` bytes from `at` on.
-fn bits(at: u16, len: u16) -> u8 {
-    (((1u32 << len) - 1) << at) as u8
-}
-
-/// The units of a range of registers: unit, first byte in it, bytes, first byte in the range.
-fn units(r: RegRange) -> Vec<(u16, u8, u8, u16)> {
-    let mut out = Vec::new();
-    let mut at = r.at;
-    while at < r.end() {
-        let n = (8 - at % 8).min(r.end() - at);
-        out.push((at / 8, (at % 8) as u8, n as u8, at - r.at));
-        at += n;
-    }
-    out
-}
-
-fn touches(a: Place, b: Place) -> bool {
-    match (a, b) {
-        (Place::Register(a), Place::Register(b)) => a.overlaps(b),
-        (Place::Register(_), _) | (_, Place::Register(_)) => false,
-        _ => true,
-    }
-}
-
-/// The unit that a part of an outcome is a copy of.
-fn copied_unit(t: &Transfer, offset: u16, len: u8) -> Option<u16> {
-    match t.copied(offset, u16::from(len))? {
-        Place::Register(r) if r.at % 8 == 0 => Some(r.at / 8),
-        _ => None,
     }
 }

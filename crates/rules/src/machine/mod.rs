@@ -13,11 +13,13 @@ mod fast;
 pub mod functions;
 mod judge;
 mod make;
+mod operands;
 mod operate;
 mod plan;
 mod shadow;
 #[cfg(test)]
 mod tests;
+mod variables;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -50,13 +52,38 @@ const FAR: u64 = 1 << 20;
 pub const MOST_NOTED: usize = 1_000_000;
 
 /// What is known of the program's code. It grows while modules are loaded, before they run.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Codebase {
     pub functions: Vec<Function>,
     /// Entries of functions.
     pub entries: FxHashMap<u64, u16>,
+    /// Where a function is asked for by a name that others share its code with.
+    pub stubs: FxHashMap<u64, u16>,
+    /// What its files say, for those who look for variables.
+    pub program: Option<Arc<image::Program>>,
     /// The C library and the loader: they are judged by what they were asked to do.
     pub library: Vec<(u64, u64)>,
+}
+
+impl Codebase {
+    /// A function begins at `entry`. Where several share their code, calls of which it is not known what was
+    /// asked for are taken for the one that promises least.
+    pub fn add_entry(&mut self, entry: u64, function: u16) {
+        let name = |n: u16| self.functions[n as usize].name.as_str();
+        let careful = |n: u16| functions::SHARED.iter().any(|list| list[0] == name(n));
+        match self.entries.get(&entry) {
+            Some(known) if careful(*known) || !careful(function) => {}
+            _ => {
+                self.entries.insert(entry, function);
+            }
+        }
+    }
+
+    /// Where the tape must tell more.
+    pub fn probes(&self) -> Vec<u64> {
+        let all = self.entries.keys().chain(self.stubs.keys());
+        all.copied().collect()
+    }
 }
 
 /// Where a rule's condition held, or may have held.
@@ -113,6 +140,13 @@ pub struct Noted {
     pub write: bool,
 }
 
+/// A function that means something.
+struct Named {
+    function: Function,
+    /// A rule is about its calls.
+    noted: bool,
+}
+
 /// A function that has been entered.
 struct Active {
     function: u16,
@@ -131,11 +165,15 @@ struct Thread {
     /// Groups of which something may be known.
     telling: u64,
     active: Vec<Active>,
-    /// Place of the return address of the innermost of them.
+    /// Variables of functions that run, those of the outermost first.
+    locals: Vec<variables::Living>,
+    /// Place of the return address of the innermost function that is active or has variables.
     slot: u64,
     /// How many of them are not looked into, and of how many reads are not held against anybody.
     closed: u32,
     lenient: u32,
+    /// The function that was asked for by name last, and where its return address is.
+    asked: Option<(u16, u64)>,
     /// What the last function inside of a closed one returned.
     inner: u64,
     rsp: u64,
@@ -150,8 +188,10 @@ impl Thread {
             tainted: 0,
             telling: 0,
             active: Vec::new(),
+            locals: Vec::new(),
             slot: u64::MAX,
             closed: 0,
+            asked: None,
             lenient: 0,
             inner: 0,
             rsp: 0,
@@ -178,7 +218,8 @@ pub struct Machine {
     row: Box<Row>,
     /// Quick ways are gone.
     quick: bool,
-    names: Vec<Function>,
+    names: Vec<Arc<Named>>,
+    variables: variables::Table,
     pub heap: Heap,
     pub calls: Vec<CallEvent>,
     memory: Shadow,
@@ -237,6 +278,7 @@ impl Machine {
                     || r.point == PointKind::Call
             }),
             unwritten: rules.iter().any(Checked::asks_written),
+            variables: rules.iter().any(Checked::asks_variables),
         };
         let curious = noting || derefs.iter().any(|i| !fold::is_quiet(&rules[*i]));
         let patterns = rules.iter().flat_map(Checked::functions).collect();
@@ -254,6 +296,7 @@ impl Machine {
             row: Box::new([0; 256]),
             quick: !curious,
             names: Vec::new(),
+            variables: variables::Table::default(),
             heap: Heap::default(),
             calls: Vec::new(),
             memory: Shadow::new(),
@@ -285,17 +328,33 @@ impl Machine {
         }
         let codebase = self.codebase.clone();
         let codebase = codebase.lock().expect("nobody panics while holding it");
-        self.names
-            .extend(codebase.functions[self.names.len()..].iter().cloned());
+        if self.trackers.variables {
+            self.variables.renew(codebase.program.as_ref());
+        }
+        for function in &codebase.functions[self.names.len()..] {
+            self.names.push(Arc::new(Named {
+                noted: self.patterns.iter().any(|p| p.matches(&function.name)),
+                function: function.clone(),
+            }));
+        }
         let in_library = |pc: u64| codebase.library.iter().any(|(a, b)| (*a..*b).contains(&pc));
         for s in shapes {
             let key = Arc::as_ptr(&s.code) as usize;
             let n = match self.by_code.get(&key) {
                 Some(n) => *n,
                 None => {
-                    let plan = Plan::of(&s.code, self.trackers, &codebase.entries, |pc| {
-                        !in_library(pc)
-                    });
+                    let mut variables = variables::Finder {
+                        table: &mut self.variables,
+                        heap: &mut self.heap,
+                        program: codebase.program.as_deref(),
+                    };
+                    let plan = Plan::of(
+                        &s.code,
+                        self.trackers,
+                        (&codebase.entries, &codebase.stubs),
+                        &mut variables,
+                        |pc| !in_library(pc),
+                    );
                     self.plans.push(Arc::new(plan));
                     self.codes.push(s.code.clone());
                     let n = self.plans.len() as u32 - 1;
@@ -309,7 +368,13 @@ impl Machine {
     }
 
     pub fn function_name(&self, n: u16) -> &str {
-        &self.names[n as usize].name
+        &self.names[n as usize].function.name
+    }
+
+    /// The name of a variable that a block stands for.
+    pub fn variable_name(&self, block: &Block) -> Option<&str> {
+        let is = block.family.is_variable();
+        is.then(|| self.variables.name(block.by))
     }
 
     pub fn step(&self) -> u64 {

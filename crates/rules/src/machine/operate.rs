@@ -88,6 +88,9 @@ impl Machine {
                     let pc = plan.pcs[*i as usize];
                     self.enter(e.function, arguments, values.get(e.slot), at, pc);
                 }
+                Op::Asks { function, slot } => {
+                    self.now.asked = Some((*function, values.get(*slot)));
+                }
                 Op::Return { slot, result } => {
                     let slot = values.get(*slot);
                     if slot >= self.now.slot || self.now.closed > 0 {
@@ -292,7 +295,13 @@ impl Machine {
                     self.memory.fill(at, len, false);
                 }
             }
-            Op::Enter(_) | Op::Return { .. } => {}
+            Op::Global { to, block } => units[*to as usize] = Cell::new(*block, 0),
+            Op::Local { to, address, local } => {
+                let at = values.get(*address);
+                let block = self.local(at, *local, self.step + u64::from(i));
+                self.now.units[*to as usize] = Cell::new(block, 0);
+            }
+            Op::Enter(_) | Op::Asks { .. } | Op::Return { .. } => {}
         }
     }
 

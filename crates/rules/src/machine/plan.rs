@@ -4,6 +4,7 @@
 //! The register file is a row of *units* of eight bytes. Each unit and each cell of memory has the block
 //! that a pointer in it came from, and a bit for each byte that was never written.
 
+use crate::heap::BlockId;
 use flow::{Spot, Values};
 use image::effects;
 use tape::Term;
@@ -15,6 +16,7 @@ pub(crate) const ZERO: u16 = effects::SIZE / 8;
 pub(crate) const SCRATCH: u16 = ZERO + 1;
 pub(crate) const FLAGS: u16 = effects::FLAGS.at / 8;
 pub(crate) const RSP: u16 = effects::RSP.at / 8;
+pub(crate) const RBP: u16 = effects::RBP.at / 8;
 pub(crate) const NO_UNIT: u16 = u16::MAX;
 
 /// What an arithmetic instruction makes of where its operands came from.
@@ -48,6 +50,11 @@ pub(crate) enum Source {
 pub(crate) enum Op {
     /// A function that means something is entered.
     Enter(Box<Entry>),
+    /// A function is asked for by this name.
+    Asks {
+        function: u16,
+        slot: Term,
+    },
     Return {
         slot: Term,
         result: Term,
@@ -115,6 +122,17 @@ pub(crate) enum Op {
         mask: u8,
         mix: Mix,
         sources: Box<[Source]>,
+    },
+    /// A pointer to a global variable is made.
+    Global {
+        to: u16,
+        block: BlockId,
+    },
+    /// A pointer to a local variable is made, by the number of the variable.
+    Local {
+        to: u16,
+        address: Term,
+        local: u16,
     },
     /// Memory that a string instruction copies, or that is written in a way not followed.
     CopyMemory {
@@ -194,6 +212,17 @@ pub struct Trackers {
     pub blocks: bool,
     /// What was never written.
     pub unwritten: bool,
+    /// Pointers to variables.
+    pub variables: bool,
+}
+
+/// Who knows where variables are.
+pub(crate) trait Variables {
+    /// The variable that begins at an address.
+    fn global(&mut self, address: u64) -> Option<BlockId>;
+
+    /// The variable of the frame at `pc` that begins so far from a register there.
+    fn local(&mut self, pc: u64, register: u16, displacement: i64) -> Option<u16>;
 }
 
 impl Op {
@@ -206,7 +235,9 @@ impl Op {
             | Op::Load { to, .. }
             | Op::Arith { to, .. }
             | Op::Move { to, .. }
-            | Op::Mix { to, .. } => Some(*to),
+            | Op::Mix { to, .. }
+            | Op::Global { to, .. }
+            | Op::Local { to, .. } => Some(*to),
             _ => None,
         }
     }

@@ -105,12 +105,17 @@ impl Shadow {
     }
 
     /// `len` bytes, at most eight. Only of a whole cell is it known where it came from.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn load(&self, address: u64, len: u8) -> Cell {
-        let low = (address & 7) as u32;
-        if low == 0 && len == 8 {
+        if address & 7 == 0 && len == 8 {
             return self.cell(address);
         }
+        self.load_part(address, len)
+    }
+
+    #[inline]
+    fn load_part(&self, address: u64, len: u8) -> Cell {
+        let low = (address & 7) as u32;
         let mask = (1u16 << len) - 1;
         let first = self.cell(address).unwritten();
         let mut bits = u16::from(first) >> low;
@@ -120,11 +125,25 @@ impl Shadow {
         Cell::new(NONE, (bits & mask) as u8)
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn store(&mut self, address: u64, len: u8, value: Cell) {
-        let low = (address & 7) as u32;
-        if low == 0 && len == 8 {
+        if address & 7 == 0 && len == 8 {
             return self.set_cell(address, value);
+        }
+        self.store_part(address, len, value);
+    }
+
+    fn store_part(&mut self, address: u64, len: u8, value: Cell) {
+        let low = (address & 7) as u32;
+        // Nearly always it is in one cell, and all of it was written.
+        if low + u32::from(len) <= 8 && value.unwritten() == 0 {
+            let n = self.number(address);
+            let part = (((1u32 << len) - 1) << low) as u8;
+            if n != 0 {
+                let cell = &mut self.chunks[n][Self::index(address)];
+                *cell &= u64::from(!part);
+            }
+            return;
         }
         let mask = ((1u32 << len) - 1) << low;
         let bits = u32::from(value.unwritten()) << low;

@@ -158,6 +158,7 @@ fn the_quick_way_leads_where_all_operations_lead() {
         }
         for m in [&mut fast, &mut slow] {
             m.now.active.clear();
+            m.now.locals.clear();
             m.now.telling = !0;
             m.now.tainted = (0..52).fold(0, |mask, bit| {
                 let units = &m.now.units;

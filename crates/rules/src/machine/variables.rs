@@ -1,0 +1,242 @@
+//! Variables as blocks.
+//!
+//! A pointer that is made with `lea` and leads to the beginning of a variable came from that variable; so did an
+//! access to `array[i]` that is one instruction. Where one variable ends at the beginning of another, the pointer
+//! may mean the end of the first, and then both count. Pointers into the middle of something are not followed:
+//! compilers make them for `table[c - 48]`, which begins in front of the table.
+//!
+//! A local variable is another block each time its function runs. It is gone when the function returns.
+
+use std::sync::Arc;
+
+use image::{Extent, How, KnownRegisters, Program, RawFrame, Registers};
+use rustc_hash::FxHashMap;
+
+use super::plan::{RBP, RSP, Variables};
+use super::*;
+
+/// Blocks for local variables; after that many, pointers to them are not followed.
+const MOST_LOCALS: u32 = 1 << 20;
+/// Registers in a frame that does not exist, far from each other.
+const STACK_THERE: u64 = 0x7000_0000_0000;
+const FRAME_THERE: u64 = 0x7100_0000_0000;
+
+/// All variables that pointers were made to.
+#[derive(Default)]
+pub(super) struct Table {
+    /// Global ones, by address.
+    objects: Vec<Extent>,
+    globals: FxHashMap<u64, BlockId>,
+    locals: Vec<Local>,
+    names: Vec<String>,
+    by_name: FxHashMap<String, u16>,
+    /// What `objects` was read from.
+    read: Option<Arc<Program>>,
+    made: u32,
+}
+
+#[derive(Debug, PartialEq)]
+struct Local {
+    name: u16,
+    /// Where the pointer leads, as seen from the frame's base.
+    offset: i64,
+    size: u64,
+    /// Bytes of another variable in front of it.
+    before: u64,
+}
+
+/// A variable of a function that runs.
+pub(super) struct Living {
+    base: u64,
+    local: u16,
+    block: BlockId,
+}
+
+impl Living {
+    /// Where the return address is.
+    fn slot(&self) -> u64 {
+        self.base.wrapping_sub(8)
+    }
+}
+
+impl Table {
+    pub(super) fn renew(&mut self, program: Option<&Arc<Program>>) {
+        let known = self.read.as_ref().map(Arc::as_ptr);
+        if known == program.map(Arc::as_ptr) {
+            return;
+        }
+        self.read = program.cloned();
+        self.objects = program.map(|p| p.objects()).unwrap_or_default();
+        self.globals.clear();
+    }
+
+    pub(super) fn name(&self, n: u16) -> &str {
+        &self.names[n as usize]
+    }
+
+    fn number(&mut self, name: &str) -> Option<u16> {
+        if let Some(n) = self.by_name.get(name) {
+            return Some(*n);
+        }
+        let n = u16::try_from(self.names.len()).ok()?;
+        self.names.push(name.to_owned());
+        self.by_name.insert(name.to_owned(), n);
+        Some(n)
+    }
+}
+
+pub(super) struct Finder<'a> {
+    pub(super) table: &'a mut Table,
+    pub(super) heap: &'a mut Heap,
+    pub(super) program: Option<&'a Program>,
+}
+
+/// The largest variable that begins at an address, and how far one that ends there reaches back.
+fn at(list: &[Extent], address: u64) -> Option<(&Extent, u64)> {
+    let here = list.iter().filter(|e| e.begin == address);
+    let found = here.max_by_key(|e| e.size)?;
+    let ends = list
+        .iter()
+        .filter(|e| e.begin.checked_add(e.size) == Some(address));
+    Some((found, ends.map(|e| e.size).max().unwrap_or(0)))
+}
+
+impl Variables for Finder<'_> {
+    fn global(&mut self, address: u64) -> Option<BlockId> {
+        if let Some(id) = self.table.globals.get(&address) {
+            return Some(*id);
+        }
+        // Only what is close can begin or end there.
+        let objects = &self.table.objects;
+        let after = objects.partition_point(|e| e.begin <= address);
+        let near = &objects[after.saturating_sub(64)..after];
+        let (found, before) = at(near, address)?;
+        let (name, size) = (found.name.clone(), found.size);
+        let by = self.table.number(&name)?;
+        let block = Block {
+            begin: address,
+            size,
+            born: 0,
+            made: 0,
+            by,
+            family: Family::Global,
+            freed: None,
+        };
+        let id = self.heap.add_variable(block, before);
+        self.table.globals.insert(address, id);
+        Some(id)
+    }
+
+    fn local(&mut self, pc: u64, register: u16, displacement: i64) -> Option<u16> {
+        let program = self.program?;
+        if !program.has_debug_info(pc) {
+            return None;
+        }
+        let registers = Registers {
+            rip: pc,
+            rsp: STACK_THERE,
+            rbp: FRAME_THERE,
+            ..Registers::default()
+        };
+        let mut frame = RawFrame {
+            pc,
+            cfa: None,
+            registers: KnownRegisters::from(&registers),
+            is_signal_frame: false,
+            is_exact: true,
+            how: How::Registers,
+        };
+        let nothing = Nothing;
+        program.find_base(&mut frame, &nothing);
+        let base = frame.cfa?;
+        let from = match register {
+            RSP => STACK_THERE,
+            RBP => FRAME_THERE,
+            _ => return None,
+        };
+        let address = from.wrapping_add_signed(displacement);
+        let list = program.frame_extents(&frame, &nothing);
+        let (found, before) = at(&list, address)?;
+        let name = self.table.number(&found.name)?;
+        let local = Local {
+            name,
+            offset: address.wrapping_sub(base) as i64,
+            size: found.size,
+            before,
+        };
+        if let Some(n) = self.table.locals.iter().position(|l| *l == local) {
+            return u16::try_from(n).ok();
+        }
+        let n = u16::try_from(self.table.locals.len()).ok()?;
+        self.table.locals.push(local);
+        Some(n)
+    }
+}
+
+/// Memory of a frame that does not exist.
+struct Nothing;
+
+impl image::Memory for Nothing {
+    fn read(&self, _: u64, _: &mut [u8]) -> bool {
+        false
+    }
+}
+
+impl Machine {
+    /// The block of a local variable to which a pointer is made.
+    pub(super) fn local(&mut self, address: u64, local: u16, step: u64) -> BlockId {
+        let l = &self.variables.locals[local as usize];
+        let base = address.wrapping_sub(l.offset as u64);
+        let now = &mut self.now;
+        // Functions that were left without a return. Perhaps on another stack: nothing is said of them.
+        while now.locals.last().is_some_and(|v| v.base < base) {
+            now.locals.pop();
+        }
+        let here = now.locals.iter().rev().take_while(|v| v.base == base);
+        if let Some(v) = here.into_iter().find(|v| v.local == local) {
+            return v.block;
+        }
+        if self.variables.made >= MOST_LOCALS {
+            return NONE;
+        }
+        self.variables.made += 1;
+        let block = Block {
+            begin: address,
+            size: l.size,
+            born: step,
+            made: step,
+            by: l.name,
+            family: Family::Local,
+            freed: None,
+        };
+        let block = self.heap.add_variable(block, l.before);
+        now.locals.push(Living { base, local, block });
+        self.set_slot();
+        block
+    }
+
+    /// The function that returns through `slot` is over, and those that it called are too.
+    pub(super) fn end_locals(&mut self, slot: u64, step: u64) {
+        while let Some(v) = self.now.locals.last() {
+            if v.slot() > slot {
+                break;
+            }
+            if v.slot() == slot {
+                let freed = Freed {
+                    step,
+                    pointer: slot,
+                    by: 0,
+                };
+                self.heap.free(v.block, freed);
+            }
+            self.now.locals.pop();
+        }
+    }
+
+    /// From which return on something has to be done.
+    pub(super) fn set_slot(&mut self) {
+        let active = self.now.active.last().map_or(u64::MAX, |a| a.slot);
+        let local = self.now.locals.last().map_or(u64::MAX, Living::slot);
+        self.now.slot = active.min(local);
+    }
+}
