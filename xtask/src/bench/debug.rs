@@ -127,6 +127,7 @@ const TASKS: [Task; 5] = [
             ("baseline", "the run from its beginning to its end", "ms"),
             ("suppress", "more if a statement is suppressed", "ms"),
             ("switch", "more if a predicate is switched", "ms"),
+            ("nth", "find the 25,000th execution of a statement", "ms"),
         ],
         script: edits,
         native: false,
@@ -161,17 +162,26 @@ fn checkpoints() -> String {
 
 fn edits() -> String {
     format!(
-        "gdb.execute('break begin')\ngdb.execute('continue')\ngdb.execute('checkpoint')\ngdb.execute('break done')\n\
-         def run(edit):\n\
-         \x20   gdb.execute('rollback 1', to_string=True)\n\
+        "gdb.execute('break begin')\ngdb.execute('continue')\ngdb.execute('checkpoint')\n\
+         begun = int(gdb.execute('when', to_string=True).split()[1])\ngdb.execute('break done')\n\
+         def run(step, edit):\n\
+         \x20   gdb.execute('goto %d' % step, to_string=True)\n\
          \x20   return (timed(edit) if edit else 0) + timed('continue')\n\
-         run(None)\n\
-         baseline = min(run(None) for i in range(3))\n\
-         figure('baseline', baseline * 1e3)\n\
-         for name, line in (('suppress', STATEMENT), ('switch', PREDICATE)):\n\
-         \x20   times = [run('%s debug.c:%d %d' % (name, line, {middle} + i)) for i in range({EDITS})]\n\
-         \x20   figure(name, (sum(times) / len(times) - baseline) * 1e3)\n",
-        middle = HITS / 4,
+         places = [begun + 500000 + 1000 * i for i in range({EDITS})]\n\
+         run(begun, None)\n\
+         figure('baseline', min(run(begun, None) for i in range(3)) * 1e3)\n\
+         def more(edit):\n\
+         \x20   total = 0\n\
+         \x20   for step in places:\n\
+         \x20       gdb.execute('timeline 0', to_string=True)\n\
+         \x20       plain = run(step, None)\n\
+         \x20       total += run(step, edit) - plain\n\
+         \x20   return total / len(places) * 1e3\n\
+         figure('suppress', more('suppress debug.c:%d' % STATEMENT))\n\
+         figure('switch', more('switch debug.c:%d' % PREDICATE))\n\
+         gdb.execute('timeline 0', to_string=True)\n\
+         figure('nth', timed('suppress debug.c:%d {nth}' % STATEMENT) * 1e3)\n",
+        nth = HITS / 4,
     )
 }
 
