@@ -5,6 +5,7 @@
 //! be downloaded here, or lacks a tool to build it, is a skip with its reason.
 
 mod crashes;
+mod memory;
 mod wrong;
 mod xz_threads;
 
@@ -22,6 +23,7 @@ use std::process::{Command, Output, Stdio};
 fn entries() -> Vec<Entry> {
     let mut all = vec![xz_threads::ENTRY];
     all.extend(crashes::ENTRIES);
+    all.extend(memory::ENTRIES);
     all.extend(wrong::ENTRIES);
     all
 }

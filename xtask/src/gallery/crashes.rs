@@ -1,6 +1,7 @@
 //! Programs that die, or say something wrong, far from where they are wrong: the slice must have the
 //! line at fault.
 
+use super::memory::{Caught, caught};
 use super::{Entry, Shelf};
 use crate::scene::Complaints;
 use anyhow::{Context, Result, bail};
@@ -20,6 +21,8 @@ struct Story<'a> {
     file: &'a str,
     /// The first and the last line at fault.
     lines: (u64, u64),
+    /// A rule finds it as well.
+    caught: Option<Caught>,
 }
 
 pub(super) const ENTRIES: [Entry; 6] = [
@@ -34,6 +37,11 @@ pub(super) const ENTRIES: [Entry; 6] = [
                     command: &["src/src/gifsicle", "-I", "bad.gif", "empty.gif"],
                     file: "gifread.c",
                     lines: (898, 898),
+                    caught: Some(Caught {
+                        rules: &["dangling_deref", "double_free"],
+                        place: "gifread.c",
+                        cause: None,
+                    }),
                     ..Story::default()
                 },
             )
@@ -54,6 +62,11 @@ pub(super) const ENTRIES: [Entry; 6] = [
                     options: &["--relevant"],
                     file: "pch.c",
                     lines: (974, 978),
+                    caught: Some(Caught {
+                        rules: &["null_deref"],
+                        place: "patch.c",
+                        cause: None,
+                    }),
                     ..Story::default()
                 },
             )
@@ -71,6 +84,11 @@ pub(super) const ENTRIES: [Entry; 6] = [
                     input: Some("in"),
                     file: "storage.c",
                     lines: (185, 185),
+                    caught: Some(Caught {
+                        rules: &["heap_overflow"],
+                        place: "storage.c",
+                        cause: None,
+                    }),
                     ..Story::default()
                 },
             )
@@ -88,6 +106,11 @@ pub(super) const ENTRIES: [Entry; 6] = [
                     command: &["./program", "-p", "t.adf", "-d", folder.as_str()],
                     file: "unadf.c",
                     lines: (165, 165),
+                    caught: Some(Caught {
+                        rules: &["stack_overflow"],
+                        place: "unadf.c",
+                        cause: None,
+                    }),
                     ..Story::default()
                 },
             )
@@ -110,6 +133,11 @@ pub(super) const ENTRIES: [Entry; 6] = [
                     command: &["./lua", "in.lua"],
                     file: "lapi.c",
                     lines: (1292, 1292),
+                    caught: Some(Caught {
+                        rules: &["dangling_deref"],
+                        place: "lapi.c",
+                        cause: None,
+                    }),
                     ..Story::default()
                 },
             )
@@ -244,8 +272,12 @@ fn slice(shelf: &Shelf, story: &Story<'_>) -> Result<Complaints> {
         figure("windows"),
         if found { "among them" } else { "not there" },
     );
-    Ok(match found {
-        true => Complaints::new(),
-        false => vec![format!("{file}:{first} is not in the slice")],
-    })
+    let mut complaints = Complaints::new();
+    if !found {
+        complaints.push(format!("{file}:{first} is not in the slice"));
+    }
+    if let Some(wanted) = &story.caught {
+        complaints.extend(caught(shelf, &[], None, wanted)?);
+    }
+    Ok(complaints)
 }

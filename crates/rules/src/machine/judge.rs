@@ -2,6 +2,9 @@
 
 use super::*;
 
+/// Below this nothing is ever mapped.
+const LOWEST: u64 = 4096;
+
 impl Machine {
     /// An access that is not inside the block that its pointer came from.
     #[cold]
@@ -53,8 +56,9 @@ impl Machine {
                 }
             }
         }
+        // Vector loops read more than they were asked to, but never where nothing can be.
         let library = self.in_library(pc);
-        if library && !what.write && what.size >= 16 {
+        if library && !what.write && what.size >= 16 && what.address >= LOWEST {
             return;
         }
         let redex = Redex::Access {
