@@ -75,7 +75,8 @@ fn reports_and_info_name_the_thread() {
     let info = p.say(&["info", "c"]);
     assert!(info.out.contains("2 \"unlucky\": "), "{}", info.out);
     assert!(info.out.contains("created by 0 at step"), "{}", info.out);
-    let step = ran.err.rsplit("--to ").next().expect("a hint").trim();
+    let hint = ran.err.rsplit("--to ").next().expect("a hint");
+    let step = hint.split_whitespace().next().expect("a step");
     let before: u64 = step.parse().expect("a step");
     let before = p.say(&["replay", "c", "--to", &(before - 1).to_string()]);
     before.exits(0).says("of c, thread 2 \"unlucky\"");
