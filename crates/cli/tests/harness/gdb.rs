@@ -144,7 +144,12 @@ pub(crate) struct Typed {
 
 impl Typed {
     pub(crate) fn new(place: &Place, args: &[&str]) -> Self {
-        let command = format!("{} {}", env!("CARGO_BIN_EXE_wherefore"), args.join(" "));
+        // A shell that waits for it would meet a typed Ctrl-C too, and some die of it.
+        let command = format!(
+            "exec {} {}",
+            env!("CARGO_BIN_EXE_wherefore"),
+            args.join(" ")
+        );
         let mut child = Command::new("script")
             .args(["-qec", &command, "/dev/null"])
             .env("WHEREFORE_RECORDINGS", place.recordings())
