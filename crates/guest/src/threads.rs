@@ -249,12 +249,14 @@ impl Engine {
                 .read_vec(self.page + u64::from(slot::STOPS), len)?
         };
         let log = self.slot(slot::OBSERVE_AT)?;
-        let process = self.tracee;
         let deliverable = self.can_deliver;
         let old = self.threads.current;
+        // The process may be another one since the thread was parked: a copy.
+        if let Some(i) = self.threads.find(id) {
+            self.threads.parked[i].1.tracee = self.tracee;
+        }
         self.exchange(id)?;
         self.can_deliver = deliverable;
-        self.tracee = process;
         let countdowns = self.page + u64::from(slot::STOPS);
         self.memory.write(countdowns, &stops)?;
         self.set_slot(slot::OBSERVE_AT, log)?;

@@ -261,17 +261,21 @@ impl Engine {
         if used > ENOUGH || r.events.len() > MANY_EVENTS {
             self.hand_over()?;
         }
-        let state = Event::State {
+        self.tape_state()?;
+        let cursor = self.tape.running.as_ref().expect("just seen").cursor;
+        self.set_slot(slot::TAPE, cursor)?;
+        Ok((HALF - self.tape_used()) / MAX_BYTES_PER_STEP - 2 * MAX_INSNS as u64)
+    }
+
+    /// Says whose turn it is and where that thread stands: what comes next on the tape is about it.
+    pub(crate) fn tape_state(&mut self) -> Result<(), Error> {
+        self.tape_event(Event::State {
             thread: self.threads.current.0,
             pc: self.regs.rip,
             rsp: self.regs.rsp,
             rbp: self.regs.rbp,
             fs_base: self.regs.fs_base,
-        };
-        self.tape_event(state)?;
-        let cursor = self.tape.running.as_ref().expect("just seen").cursor;
-        self.set_slot(slot::TAPE, cursor)?;
-        Ok((HALF - self.tape_used()) / MAX_BYTES_PER_STEP - 2 * MAX_INSNS as u64)
+        })
     }
 
     /// Bytes in the half at hand.

@@ -126,6 +126,7 @@ impl Replay {
         }
         let old = self.engine.threads.current;
         self.engine.switch_green(id, step)?;
+        self.engine.tape_state()?;
         if let Some(i) = self.gone.iter().position(|&g| g == old) {
             self.gone.remove(i);
             self.engine.drop_thread(old);

@@ -126,6 +126,11 @@ fn signals() {
 }
 
 #[test]
+fn back_and_forth_between_threads() {
+    check(&Program::guest("threads/mutex.c", DYNAMIC), moves(), 7);
+}
+
+#[test]
 fn a_new_image() {
     check(&Program::guest("kernel/exec_self.c", DYNAMIC), moves(), 6);
 }
