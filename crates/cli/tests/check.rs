@@ -467,3 +467,24 @@ fn events_are_listed() {
     );
     assert_eq!(rest[3], format!("free block {number}, by free"));
 }
+
+/// Threads that are stopped, started and cancelled, that take signals and other programs' places, and the leak
+/// search at the end, for which the guest is taken back: all of it without a false alarm.
+#[test]
+fn nothing_is_wrong_with_correct_threads() {
+    let p = Place::new();
+    for (guest, level) in [
+        ("rules/shared_slot.c", "-O2"),
+        ("rules/shared_slot.c", "-O0"),
+        ("threads/mutex.c", "-O1"),
+        ("threads/cancellation.c", "-O1"),
+        ("threads/exec.c", "-O1"),
+        ("threads/tls.c", "-O2"),
+        ("threads/many.c", "-O1"),
+    ] {
+        let program = p.guest(guest, &[level]);
+        let program = program.to_str().expect("a path");
+        let found = faults(&p, &["check", "--json", "--", program]);
+        assert!(found.is_empty(), "{guest} {level}: {found:?}");
+    }
+}

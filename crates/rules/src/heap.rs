@@ -78,6 +78,8 @@ pub struct Heap {
     live: BTreeMap<u64, BlockId>,
     /// The latest at each address.
     latest: FxHashMap<u64, BlockId>,
+    /// Those before this one were made by a program that is over.
+    first: usize,
 }
 
 impl Default for Heap {
@@ -96,6 +98,7 @@ impl Default for Heap {
             bounds: vec![(0, u64::MAX); 2],
             live: BTreeMap::new(),
             latest: FxHashMap::default(),
+            first: DIFFERENCE.0 as usize + 1,
         }
     }
 }
@@ -110,10 +113,16 @@ impl Heap {
         self.bounds[id.0 as usize]
     }
 
+    /// Another program begins. Variables that were found in its files by now stay known.
+    pub fn begin_anew(&mut self) {
+        self.live.clear();
+        self.latest.clear();
+        self.first = self.blocks.len();
+    }
+
     /// All allocations, in the order in which they were made.
     pub fn all(&self) -> impl DoubleEndedIterator<Item = (BlockId, &Block)> {
-        let first = DIFFERENCE.0 as usize + 1;
-        let list = self.blocks.iter().enumerate().skip(first);
+        let list = self.blocks.iter().enumerate().skip(self.first);
         list.map(|(i, b)| (BlockId(i as u32), b))
             .filter(|(_, b)| !b.family.is_variable())
     }

@@ -1,6 +1,50 @@
 //! Functions and system calls: the events of the abstract machine.
 
+use tape::Stretch;
+
 use super::*;
+
+const SIGRETURN: u64 = 15;
+/// Handlers that run inside of each other; of more, the outermost are forgotten.
+const MOST_HANDLERS: usize = 64;
+
+/// What a signal handler interrupted.
+pub(super) struct Interrupted {
+    /// Where the kernel saved the registers.
+    frame: Stretch,
+    units: Box<[Cell; ROOM]>,
+    tainted: u64,
+    telling: u64,
+}
+
+impl Thread {
+    /// A handler begins, with arguments that the kernel gives it.
+    fn interrupt(&mut self, frame: Stretch) {
+        if self.interrupted.len() == MOST_HANDLERS {
+            self.interrupted.remove(0);
+        }
+        self.interrupted.push(Interrupted {
+            frame,
+            units: self.units.clone(),
+            tainted: self.tainted,
+            telling: self.telling,
+        });
+        for argument in [0usize, 7, 6, 2] {
+            self.units[argument] = Cell::default();
+        }
+    }
+
+    /// A handler is over: the registers are as they were.
+    fn resume(&mut self) {
+        let inside = |f: &Stretch| (f.addr..=f.addr.saturating_add(f.len)).contains(&self.rsp);
+        let Some(n) = self.interrupted.iter().rposition(|i| inside(&i.frame)) else {
+            return;
+        };
+        let was = self.interrupted.remove(n);
+        self.interrupted.truncate(n);
+        (self.units, self.tainted, self.telling) = (was.units, was.tainted, was.telling);
+    }
+}
 
 impl Machine {
     pub(super) fn enter(
@@ -9,7 +53,7 @@ impl Machine {
         arguments: [u64; 6],
         slot: u64,
         step: u64,
-        pc: u64,
+        (pc, caller): (u64, Option<u64>),
     ) {
         let mut function = function;
         if let Some((asked, at)) = self.now.asked
@@ -30,7 +74,7 @@ impl Machine {
         };
         let named = self.names[function as usize].clone();
         if !closed {
-            self.entering(function, &named, arguments, blocks, step, pc);
+            self.entering(function, &named, arguments, blocks, step, (pc, caller));
         }
         match &named.function.role {
             Role::Allocate { .. }
@@ -61,7 +105,7 @@ impl Machine {
         arguments: [u64; 6],
         blocks: [BlockId; 6],
         step: u64,
-        pc: u64,
+        (pc, caller): (u64, Option<u64>),
     ) {
         let name = &named.function.name;
         let pointer = |n: u8| {
@@ -83,7 +127,11 @@ impl Machine {
                         releaser: &word,
                         written: None,
                     };
-                    self.ask_all(PointKind::Free, &[pointer(*n)], context, &redex);
+                    // The C library hands its own memory back to itself, also what was freed and is kept for
+                    // reuse: a thread that ends does so. What it frees for the program, it was given.
+                    if blocks[*n as usize] != NONE || !caller.is_some_and(|c| self.in_library(c)) {
+                        self.ask_all(PointKind::Free, &[pointer(*n)], context, &redex);
+                    }
                     self.release(value, function, step);
                 }
             }
@@ -391,6 +439,9 @@ impl Machine {
                 for r in [1usize, 11] {
                     self.now.units[r] = Cell::default();
                 }
+                if *nr == SIGRETURN {
+                    self.now.resume();
+                }
                 self.entered.insert(self.thread, *args);
                 // exit_group: nothing that the program has comes after it.
                 if *nr == 231 {
@@ -401,7 +452,9 @@ impl Machine {
             Event::Leave {
                 nr, result, writes, ..
             } => {
-                self.now.units[0] = Cell::default();
+                if *nr != SIGRETURN {
+                    self.now.units[0] = Cell::default();
+                }
                 for w in writes {
                     self.memory.fill(w.addr, w.len, false);
                 }
@@ -417,15 +470,18 @@ impl Machine {
                     }
                 }
             }
-            Event::Signal { frame, .. } => self.memory.fill(frame.addr, frame.len, false),
+            Event::Signal { frame, .. } => {
+                self.memory.fill(frame.addr, frame.len, false);
+                self.now.interrupt(*frame);
+            }
             Event::Outside { writes } => {
                 for w in writes {
                     self.memory.fill(w.addr, w.len, false);
                 }
             }
             Event::Exec => {
-                self.heap = Heap::default();
-                // Its blocks are gone with the heap.
+                self.heap.begin_anew();
+                // Those to blocks of the program that is over.
                 self.accesses = self.accesses.take().map(|_| Vec::new());
                 self.memory = Shadow::new();
                 self.now = Thread::new();

@@ -174,8 +174,12 @@ struct Thread {
     lenient: u32,
     /// The function that was asked for by name last, and where its return address is.
     asked: Option<(u16, u64)>,
+    /// What signal handlers interrupted, the innermost last.
+    interrupted: Vec<calls::Interrupted>,
     /// What the last function inside of a closed one returned.
     inner: u64,
+    /// The plan of the last record, and how many of its instructions were executed.
+    last: (u32, u8),
     rsp: u64,
     rbp: u64,
     fs_base: u64,
@@ -193,7 +197,9 @@ impl Thread {
             closed: 0,
             asked: None,
             lenient: 0,
+            interrupted: Vec::new(),
             inner: 0,
+            last: (0, 0),
             rsp: 0,
             rbp: 0,
             fs_base: 0,

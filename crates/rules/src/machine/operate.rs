@@ -31,6 +31,7 @@ impl Machine {
         now.rsp = fast.rsp.map_or(now.rsp, |t| t.get(row));
         now.rbp = fast.rbp.map_or(now.rbp, |t| t.get(row));
         let executed = u64::from(fast.executed);
+        let fast_plan = fast.plan;
         let mut left = Ok(());
         if now.closed == 0 {
             left = if self.quick && fast.usable && fast.reads & now.tainted == 0 {
@@ -64,8 +65,16 @@ impl Machine {
             }
             Err(i) => self.slow(shape, i, bytes),
         }
+        self.now.last = (fast_plan, executed as u8);
         self.step += executed;
         length
+    }
+
+    /// The last instruction of this thread before the record at hand.
+    fn last_pc(&self) -> Option<u64> {
+        let (plan, executed) = self.now.last;
+        let pcs = &self.plans.get(plan as usize)?.pcs;
+        pcs.get(usize::from(executed.checked_sub(1)?)).copied()
     }
 
     /// All operations of a record, one by one, from an instruction on.
@@ -86,7 +95,11 @@ impl Machine {
                     let arguments = e.arguments.map(|t| values.get(t));
                     let at = self.step + u64::from(*i);
                     let pc = plan.pcs[*i as usize];
-                    self.enter(e.function, arguments, values.get(e.slot), at, pc);
+                    let caller = match i.checked_sub(1) {
+                        Some(i) => Some(plan.pcs[i as usize]),
+                        None => self.last_pc(),
+                    };
+                    self.enter(e.function, arguments, values.get(e.slot), at, (pc, caller));
                 }
                 Op::Asks { function, slot } => {
                     self.now.asked = Some((*function, values.get(*slot)));
