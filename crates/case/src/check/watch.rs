@@ -249,6 +249,16 @@ impl Loader {
         if modules == self.modules {
             return Ok(());
         }
+        if self.modules.iter().any(|m| !modules.contains(m)) {
+            // The machine may be behind: it has to know code that is gone as what it was.
+            replay.let_tape_be_heard()?;
+            let there = |at: u64| {
+                let code = mappings.iter().find(|m| (m.start..m.end).contains(&at));
+                code.is_some_and(|m| self.modules.iter().any(|k| k.0 == m.start && k.1 == m.name))
+            };
+            self.chosen.retain(|at| there(*at));
+            self.resolved.retain(|(at, _)| there(*at));
+        }
         self.modules = modules;
         let program = moment::program(&mappings, replay.names());
         let found = program.functions_named(|name| {

@@ -173,6 +173,17 @@ impl Engine {
         running.reader.stop().map(Some)
     }
 
+    /// Waits until the listener has heard what is on the tape by now.
+    pub(crate) fn let_tape_be_heard(&mut self) -> Result<(), Error> {
+        if !self.taping() {
+            return Ok(());
+        }
+        self.sync_tape()?;
+        self.hand_over()?;
+        let r = self.tape.running.as_mut().expect("just seen");
+        r.reader.wait()
+    }
+
     /// The tape as a listener that does not want it has to be rid of.
     pub(crate) fn drop_tape(&mut self) {
         if let Some(r) = self.tape.running.take() {

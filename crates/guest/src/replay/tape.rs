@@ -20,6 +20,11 @@ impl Replay {
         self.engine.probe(entries.into_iter().collect());
     }
 
+    /// Waits until the listener has heard all that was executed by now.
+    pub fn let_tape_be_heard(&mut self) -> Result<(), Error> {
+        self.engine.let_tape_be_heard()
+    }
+
     /// Ends the tape; the listener, which has heard all of it, is returned.
     pub fn end_tape(&mut self) -> Result<Box<dyn Listener>, Error> {
         let listener = self.engine.end_tape()?;
