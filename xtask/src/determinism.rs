@@ -101,11 +101,7 @@ pub(crate) fn suite(flags: &Flags, tally: &mut Tally) -> Result<()> {
                 .flatten()
         })
         .collect();
-    let wanted = |plan: &Plan| {
-        matches!(plan, Plan::Run(case) if FOREIGN.iter().any(|name| case.name == format!("foreign {name}")))
-            || matches!(plan, Plan::Skip { name, .. } if FOREIGN.iter().any(|wanted| *name == format!("foreign {wanted}")))
-    };
-    plans.extend(foreign::plans(flags).into_iter().filter(wanted));
+    plans.extend(foreign::named(&FOREIGN, flags));
     tally.run(&plans, |case| Scene::new(case, &wherefore)?.repeat(runs));
     Ok(())
 }

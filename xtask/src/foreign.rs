@@ -42,6 +42,17 @@ pub(crate) fn plans(flags: &Flags) -> Vec<Plan> {
         .collect()
 }
 
+/// Those of these names.
+pub(crate) fn named(names: &[&str], flags: &Flags) -> Vec<Plan> {
+    let wanted = |plan: &Plan| {
+        let (Plan::Run(Case { name, .. }) | Plan::Skip { name, .. } | Plan::Broken { name, .. }) =
+            plan;
+        let name = name.strip_prefix("foreign ").unwrap_or(name);
+        names.contains(&name)
+    };
+    plans(flags).into_iter().filter(wanted).collect()
+}
+
 /// A case as the table states it, before its program has been looked for.
 #[derive(Debug)]
 struct Sketch {

@@ -4,6 +4,7 @@
 //! `scene` runs it natively, recorded and replayed, and `tally` counts what came out.
 #![forbid(unsafe_code)]
 
+mod alarms;
 mod bench;
 mod case;
 mod compile;
@@ -32,6 +33,7 @@ usage: cargo xtask <verb>
   guests [FILTER]                   guests/: native against recorded against replayed
   foreign [FILTER]                  the same for programs that Debian provides
   determinism [--runs N]            some guests and foreign programs, replayed N times (100)
+  alarms [FILTER]                   correct foreign programs, in which no rule of memory may find a fault
   locate [single] [--json] [FILTER] faults put into guests/locate/: how they rank, in tables
   locate short                      the part of that which `test` runs
   gallery [NAME]                    bugs that shipped in other people's programs, downloaded and built
@@ -68,6 +70,7 @@ fn run() -> Result<bool> {
         "test" => test::run(&rest),
         "guests" => guests::run(&rest),
         "foreign" => foreign::run(&rest),
+        "alarms" => alarms::run(&rest),
         "locate" => locate::run(&rest),
         "determinism" => determinism::run(&rest),
         "gallery" => gallery::run(&rest),

@@ -154,6 +154,35 @@ impl<'a> Scene<'a> {
         Ok(complaints)
     }
 
+    /// Records once and looks for faults of memory; says those that were found.
+    pub(crate) fn alarms(&self) -> Result<Complaints> {
+        const RULES: &str = "stack_free,double_free,unmatched_free,mismatched_free,invalid_realloc,\
+                             dangling_deref,null_deref,heap_overflow,heap_underflow,global_overflow,\
+                             stack_overflow,dead_frame,overlapping_copy,uninitialised_read";
+        self.prepare()?;
+        self.record()?;
+        let recordings = self.place.path().join("recordings");
+        let command: Vec<OsString> = vec![
+            self.wherefore.into(),
+            "check".into(),
+            "--recordings".into(),
+            recordings.into(),
+            "--only".into(),
+            RULES.into(),
+        ];
+        let checked = self.job(command, &self.place.path().join("elsewhere"))?;
+        let mut complaints = Complaints::new();
+        if checked.ending != Ending::Exit(0) {
+            complaints.push(format!(
+                "check: {:?}: {}",
+                checked.ending,
+                String::from_utf8_lossy(&checked.stderr)
+            ));
+        }
+        self.outlived("check", &mut complaints);
+        Ok(complaints)
+    }
+
     fn work(&self) -> PathBuf {
         self.place.path().join("work")
     }

@@ -2,7 +2,7 @@
 
 use crate::flags::Flags;
 use crate::tally::Tally;
-use crate::{determinism, foreign, guests, locate, tidy, tool};
+use crate::{alarms, determinism, foreign, guests, locate, tidy, tool};
 use anyhow::Result;
 
 /// Replays per program here; `cargo xtask determinism` does the hundred.
@@ -34,6 +34,8 @@ pub(crate) fn run(args: &[String]) -> Result<bool> {
     locate::suite(&mut tally)?;
     println!("foreign programs");
     foreign::suite(&flags, &mut tally)?;
+    println!("foreign programs without a fault");
+    alarms::suite(&flags, &mut tally)?;
     println!("determinism, {REPLAYS} replays");
     determinism::suite(
         &Flags {
