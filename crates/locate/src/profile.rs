@@ -1,15 +1,15 @@
 //! The value profile: all sets of values that each instruction worked on in any test.
 //!
 //! The profile is fed with the executions of instructions in order. What an instruction defines is
-//! seen in the registers before the next one. Values that look like addresses (eight bytes wide and
-//! within memory that the guest maps) mean something in their own run only; an operand that ever
-//! held one is a pointer, and pointers are left out of replacements, with zeros where they were
-//! null. Nothing distinguishes the values of passing and of failing tests: any test can have the
+//! seen in the registers before the next one. Addresses mean something in their own run only; an
+//! operand whose type says so, through which memory is accessed, or that ever held one (`origin.rs`)
+//! is a pointer, and pointers are left out of replacements, also where they were null. Nothing distinguishes the values of passing and of failing tests: any test can have the
 //! value that a failing one should have had.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::shape::{MOST, Shape};
+use crate::origin::{Origins, Pointer, sole_base};
+use crate::shape::{MOST, Place, Shape};
 
 /// Different sets of values kept per instruction and side. Values that come later are missing
 /// from the profile, which [`Profile::overflowed`] counts.
@@ -17,9 +17,16 @@ const LARGEST: usize = 4096;
 
 pub(crate) type Values = [u64; MOST];
 
-/// Is this number an address of the guest's?
+/// What is known of addresses from outside of the code.
 pub trait Address {
+    /// Is memory of the guest mapped there?
     fn is_address(&self, value: u64) -> bool;
+
+    /// The memory operand of the instruction about to be executed is a variable of a pointer type, or a part of one
+    /// that is.
+    fn is_pointer(&self, _event: &Event, _operand: u64) -> bool {
+        false
+    }
 }
 
 /// One execution of an instruction, as the engine shows it.
@@ -38,9 +45,9 @@ pub struct Entry {
     pub shape: Shape,
     pub(crate) used: FxHashSet<Values>,
     pub(crate) defined: FxHashSet<Values>,
-    /// Operands that have held an address.
-    pub pointers_used: [bool; MOST],
-    pub pointers_defined: [bool; MOST],
+    /// Operands that hold addresses.
+    pub pointers_used: [Option<Pointer>; MOST],
+    pub pointers_defined: [Option<Pointer>; MOST],
     /// The branch has been taken, has not been taken.
     pub outcomes: [bool; 2],
 }
@@ -88,6 +95,7 @@ pub struct Observer<'a> {
     last: Option<(u32, Event)>,
     code: &'a dyn Fn(u64) -> Option<Vec<u8>>,
     addresses: &'a dyn Address,
+    origins: Origins,
     /// Most instances kept per instruction; 0 if none are.
     keep: u32,
 }
@@ -106,6 +114,7 @@ impl<'a> Observer<'a> {
             last: None,
             code,
             addresses,
+            origins: Origins::default(),
             keep,
         }
     }
@@ -114,7 +123,7 @@ impl<'a> Observer<'a> {
         if let Some((entry, last)) = self.last.take() {
             self.account(entry, &last, Some(event));
         }
-        if let Some(entry) = self.profile.entry(event.pc, self.code) {
+        if let Some(entry) = self.profile.entry(event, self.code, self.addresses) {
             self.last = Some((entry, *event));
         }
     }
@@ -134,19 +143,22 @@ impl<'a> Observer<'a> {
         let entry = &mut self.profile.entries[index as usize];
         let shape = &entry.shape;
         let mut used = Values::default();
+        self.origins.arrive(event, self.addresses);
+        let at = shape.address(&event.regs);
         for (i, o) in shape.uses.iter().enumerate() {
             used[i] = o.value(&event.regs, event.memory);
-            if o.place.size() == 8 && self.addresses.is_address(used[i]) {
-                entry.pointers_used[i] = true;
+            if self.origins.used(*o, used[i], at, self.addresses) {
+                entry.pointers_used[i].get_or_insert(Pointer::Origin);
             }
         }
         let follows = next.filter(|n| shape.falls_through() && n.pc == shape.next);
         let defined = follows.map(|next| {
             let mut defined = Values::default();
+            let marks = (self.origins).pass(shape, event, &next.regs, self.addresses);
             for (i, o) in shape.defines.iter().enumerate() {
                 defined[i] = o.value(&next.regs, event.after);
-                if o.place.size() == 8 && self.addresses.is_address(defined[i]) {
-                    entry.pointers_defined[i] = true;
+                if marks[i] {
+                    entry.pointers_defined[i].get_or_insert(Pointer::Origin);
                 }
             }
             defined
@@ -186,12 +198,11 @@ impl<'a> Observer<'a> {
             self.run.dropped += 1;
             return;
         }
-        let address = shape.address(&event.regs);
         self.run.instances.push(Instance {
             entry: index,
             nth,
             step: event.step,
-            address,
+            address: at,
             used,
             defined,
             taken,
@@ -199,18 +210,50 @@ impl<'a> Observer<'a> {
     }
 }
 
-fn without(mut values: Values, pointers: &[bool; MOST]) -> Values {
+fn without(mut values: Values, pointers: &[Option<Pointer>; MOST]) -> Values {
     for (v, p) in values.iter_mut().zip(pointers) {
-        if *p {
+        if p.is_some() {
             *v = 0;
         }
     }
     values
 }
 
+impl Entry {
+    /// What can be told of the operands when the instruction is first executed.
+    fn look(&mut self, event: &Event, addresses: &dyn Address) {
+        let base = sole_base(self.shape.instruction());
+        for (o, p) in self.shape.uses.iter().zip(&mut self.pointers_used) {
+            if matches!(o.place, Place::Register { number, size: 8, .. } if Some(number) == base) {
+                *p = Some(Pointer::Use);
+            }
+        }
+        let wide = Place::Memory { size: 8 };
+        let of = |list: &[crate::Operand]| list.iter().position(|o| o.place == wide);
+        let (used, defined) = (of(&self.shape.uses), of(&self.shape.defines));
+        if used.or(defined).is_none() {
+            return;
+        }
+        if addresses.is_pointer(event, self.shape.address(&event.regs)) {
+            if let Some(i) = used {
+                self.pointers_used[i] = Some(Pointer::Type);
+            }
+            if let Some(i) = defined {
+                self.pointers_defined[i] = Some(Pointer::Type);
+            }
+        }
+    }
+}
+
 impl Profile {
-    fn entry(&mut self, pc: u64, code: &dyn Fn(u64) -> Option<Vec<u8>>) -> Option<u32> {
+    fn entry(
+        &mut self,
+        event: &Event,
+        code: &dyn Fn(u64) -> Option<Vec<u8>>,
+        addresses: &dyn Address,
+    ) -> Option<u32> {
         const NONE: u32 = u32::MAX;
+        let pc = event.pc;
         if let Some(&i) = self.by_pc.get(&pc) {
             return (i != NONE).then_some(i);
         }
@@ -222,13 +265,14 @@ impl Profile {
         let i = self.entries.len() as u32;
         self.by_pc.insert(pc, i);
         self.entries.push(Entry {
-            shape,
             used: FxHashSet::default(),
             defined: FxHashSet::default(),
-            pointers_used: [false; MOST],
-            pointers_defined: [false; MOST],
+            pointers_used: [None; MOST],
+            pointers_defined: [None; MOST],
             outcomes: [false; 2],
+            shape,
         });
+        self.entries[i as usize].look(event, addresses);
         Some(i)
     }
 
@@ -243,13 +287,12 @@ impl Profile {
         }
     }
 
-    /// Operands that hold addresses and are therefore left out.
-    pub fn pointers(&self) -> usize {
-        let count = |p: &[bool; MOST]| p.iter().filter(|&&p| p).count();
-        self.entries
-            .iter()
-            .map(|e| count(&e.pointers_used) + count(&e.pointers_defined))
-            .sum()
+    /// Operands that hold addresses and are therefore left out, as far as this is how it is known.
+    pub fn pointers(&self, how: Pointer) -> usize {
+        let all = self.entries.iter();
+        all.flat_map(|e| e.pointers_used.iter().chain(&e.pointers_defined))
+            .filter(|p| **p == Some(how))
+            .count()
     }
 
     /// All operands that values were seen of.

@@ -15,6 +15,7 @@ use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
 use crate::Statement;
+use crate::origin::Pointer;
 use crate::profile::{Entry, Instance, Profile, Run, Values};
 use crate::shape::{Location, Operand, Place, signed};
 
@@ -106,7 +107,11 @@ struct Side {
 }
 
 impl Side {
-    fn new(operands: &[Operand], pointers: &[bool], values: impl Iterator<Item = Values>) -> Side {
+    fn new(
+        operands: &[Operand],
+        pointers: &[Option<Pointer>],
+        values: impl Iterator<Item = Values>,
+    ) -> Side {
         let mut all: Vec<Values> = values.collect();
         all.sort_unstable();
         let sorted = operands
@@ -122,7 +127,10 @@ impl Side {
             })
             .collect();
         Side {
-            pointers: pointers[..operands.len()].to_vec(),
+            pointers: pointers[..operands.len()]
+                .iter()
+                .map(Option::is_some)
+                .collect(),
             all,
             sorted,
         }
@@ -372,7 +380,7 @@ mod tests {
         };
         let of = |n: u64| [n, 0, 0, 0];
         let values = [2, 4, 5, 9, 11, 12, 18, 22, 24, 34, 56].map(of);
-        let side = Side::new(&[operand], &[false], values.into_iter());
+        let side = Side::new(&[operand], &[None], values.into_iter());
         let mut got: Vec<u64> = side
             .alternatives(&[operand], &of(11), true)
             .iter()

@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 
 use ::locate::faults::{self, Failing, Recompute};
 use ::locate::rank::{Counts, Formula, Ranked, rank};
-use ::locate::{Ivmp, Progress, Reduction, Search, SearchState, Statement, Tally};
+use ::locate::{Ivmp, Pointer, Progress, Reduction, Search, SearchState, Statement, Tally};
 
 use crate::Error;
 use crate::store::Store;
@@ -31,7 +31,8 @@ use crate::store::Store;
 pub use compare::Compare;
 pub use native::TestEnd;
 pub use report::{
-    Evidence, LocateReport, RankedLine, SearchReport, TestReport, TruthReport, ValueChange,
+    Evidence, LocateReport, Pointers, RankedLine, Rerun, SearchReport, TestReport, TruthReport,
+    ValueChange,
 };
 pub use suite::{Content, Expected, Suite, Test};
 
@@ -304,7 +305,7 @@ pub(crate) fn locate(
         per_second: (search_state.tally.tried - before) as f64 / seconds.max(1e-9),
         workers: workshop.cpus.len(),
         operands: observed.profile.operands(),
-        pointers: observed.profile.pointers(),
+        pointers: pointers(&observed.profile),
         overflowed: observed.profile.overflowed,
         dropped: searched.iter().map(|&t| observed.runs[t].dropped).sum(),
         iteration,
@@ -318,8 +319,37 @@ pub(crate) fn locate(
         &search_state,
         &suite.name,
     );
+    for line in &mut report.ranking {
+        for e in &mut line.evidence {
+            let test = suite.tests.iter().position(|t| t.name == e.test);
+            if let Some(t) = test {
+                rerun(&mut e.run, suite, &suite.tests[t], &judged[t].desk);
+            }
+        }
+    }
     report.seconds = begun.elapsed().as_secs_f64();
     Ok(report)
+}
+
+fn pointers(profile: &::locate::Profile) -> Pointers {
+    let [by_type, by_use, by_origin] =
+        [Pointer::Type, Pointer::Use, Pointer::Origin].map(|how| profile.pointers(how));
+    Pointers {
+        all: by_type + by_use + by_origin,
+        by_type,
+        by_use,
+        by_origin,
+    }
+}
+
+/// Completes the command that runs the program as the test does.
+fn rerun(run: &mut Rerun, suite: &Suite, test: &Test, desk: &Desk) {
+    run.folder = (!test.files.is_empty()).then(|| desk.cwd.clone());
+    run.env = test.env.clone();
+    run.command.push(suite.program.display().to_string());
+    run.command.extend(test.args.iter().cloned());
+    let empty = matches!(&test.stdin, Content::Text(text) if text.is_empty());
+    run.stdin = (!empty).then(|| desk.stdin.clone());
 }
 
 fn run_tests(suite: &Suite, home: &std::path::Path) -> Result<Vec<Judged>, Error> {

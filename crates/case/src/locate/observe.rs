@@ -47,20 +47,80 @@ struct Survey {
     ranges: Vec<(u64, u64)>,
     bytes: Vec<Vec<u8>>,
     program: image::Program,
-    space: Space,
-}
-
-/// The address space, roughly: the program with its heap, and everything mapped high up.
-struct Space {
+    /// The program with its heap, roughly.
     low: u64,
     high: u64,
+    /// Where global variables have pointers.
+    pointers: Vec<u64>,
 }
 
+/// Everything else that is mapped.
 const HIGH: std::ops::Range<u64> = 0x7ff0_0000_0000..0x8000_0000_0000;
 
-impl Address for Space {
+/// Room for the variables of one function.
+const FRAME: u64 = 1 << 20;
+
+/// The frame that code stands in needs no memory to be found.
+struct NoMemory;
+
+impl image::Memory for NoMemory {
+    fn read(&self, _: u64, _: &mut [u8]) -> bool {
+        false
+    }
+}
+
+impl Address for Survey {
     fn is_address(&self, value: u64) -> bool {
         (self.low..self.high).contains(&value) || HIGH.contains(&value)
+    }
+
+    fn is_pointer(&self, event: &Event, operand: u64) -> bool {
+        let [
+            rax,
+            rcx,
+            rdx,
+            rbx,
+            rsp,
+            rbp,
+            rsi,
+            rdi,
+            r8,
+            r9,
+            r10,
+            r11,
+            r12,
+            r13,
+            r14,
+            r15,
+        ] = event.regs;
+        if !(rsp.saturating_sub(128)..rsp.saturating_add(FRAME)).contains(&operand) {
+            return self.pointers.binary_search(&operand).is_ok();
+        }
+        let registers = image::Registers {
+            rax,
+            rcx,
+            rdx,
+            rbx,
+            rsp,
+            rbp,
+            rsi,
+            rdi,
+            r8,
+            r9,
+            r10,
+            r11,
+            r12,
+            r13,
+            r14,
+            r15,
+            rip: event.pc,
+            ..image::Registers::default()
+        };
+        let frames = self.program.unwind(&registers, &NoMemory, 1);
+        frames.first().is_some_and(|frame| {
+            let list = self.program.frame_pointers(frame, &NoMemory);
+            list.binary_search(&operand).is_ok()
+        })
     }
 }
 
@@ -243,11 +303,10 @@ fn look_around(folder: &Path) -> Result<Survey, guest::Error> {
     Ok(Survey {
         ranges,
         bytes,
+        pointers: program.global_pointers(&NoMemory),
         program,
-        space: Space {
-            low,
-            high: end.unwrap_or(low) + room,
-        },
+        low,
+        high: end.unwrap_or(low) + room,
     })
 }
 
@@ -264,7 +323,7 @@ fn watch(
         let bytes = survey.bytes[at].get((pc - start) as usize..)?;
         Some(bytes[..bytes.len().min(15)].to_vec())
     };
-    let mut observer = Observer::new(profile, &code, &survey.space, keep);
+    let mut observer = Observer::new(profile, &code, survey, keep);
     let halt = replay.observe(&survey.ranges, None, &mut |seen| {
         observer.see(&Event {
             pc: seen.pc,
