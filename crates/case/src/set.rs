@@ -7,6 +7,7 @@
 //! 0x5555555551c3#3:mem=5         what the instruction has in memory, wherever that is
 //! 0x5555555551c3#3:[0x7ffe10]:4=5,ecx=1      four bytes of memory, and a register
 //! 0x5555555551c3#3:branch        a conditional branch goes the other way
+//! 0x5555555551c3#3:skip          a call is left out
 //! ```
 
 use std::fmt;
@@ -37,7 +38,7 @@ pub struct SetRequest {
     pub(crate) place: Where,
     pub(crate) nth: u64,
     pub(crate) when: When,
-    /// Empty: the branch goes the other way.
+    /// Empty: the branch goes the other way, or the call is left out.
     pub(crate) values: Vec<(Target, i128)>,
     typed: String,
 }
@@ -81,7 +82,7 @@ impl std::str::FromStr for SetRequest {
             }
         };
         let mut values = Vec::new();
-        if what != "branch" {
+        if what != "branch" && what != "skip" {
             for one in what.split(',') {
                 let (name, value) = one.rsplit_once('=').ok_or_else(|| wrong("no `=`"))?;
                 let value =
@@ -141,6 +142,7 @@ pub(crate) struct Notation<'a> {
     pub(crate) nth: u32,
     pub(crate) when: When,
     pub(crate) change: &'a Change,
+    pub(crate) is_call: bool,
 }
 
 impl fmt::Display for Notation<'_> {
@@ -148,7 +150,7 @@ impl fmt::Display for Notation<'_> {
         let after = if self.when == When::After { "+" } else { "" };
         write!(f, "{:#x}#{}{after}:", self.pc, self.nth)?;
         let Change::Set(list) = self.change else {
-            return f.write_str("branch");
+            return f.write_str(if self.is_call { "skip" } else { "branch" });
         };
         for (i, (location, value)) in list.iter().enumerate() {
             if i > 0 {
@@ -210,6 +212,7 @@ mod tests {
             "0x5555555551c3#3+:ecx=-1",
             "0x5555555551c3#1:mem=5,dil=7",
             "0x5555555551c3#12:branch",
+            "0x5555555551c3#12:skip",
         ] {
             let set: SetRequest = text.parse().expect("it is well formed");
             let operand = Location::Memory {
@@ -234,6 +237,7 @@ mod tests {
                 nth: set.nth as u32,
                 when: set.when,
                 change: &change,
+                is_call: text.ends_with("skip"),
             };
             assert_eq!(again.to_string(), text);
         }

@@ -6,7 +6,7 @@
 //! is a pointer, and pointers are left out of replacements, also where they were null. Nothing distinguishes the values of passing and of failing tests: any test can have the
 //! value that a failing one should have had.
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 
 use crate::origin::{Origins, Pointer, sole_base};
 use crate::shape::{MOST, Place, Shape};
@@ -16,6 +16,9 @@ use crate::shape::{MOST, Place, Shape};
 const LARGEST: usize = 4096;
 
 pub(crate) type Values = [u64; MOST];
+
+/// Sets of values, and whether a passing test has them.
+pub(crate) type Seen = FxHashMap<Values, bool>;
 
 /// What is known of addresses from outside of the code.
 pub trait Address {
@@ -43,13 +46,16 @@ pub struct Event {
 #[derive(Debug)]
 pub struct Entry {
     pub shape: Shape,
-    pub(crate) used: FxHashSet<Values>,
-    pub(crate) defined: FxHashSet<Values>,
+    pub(crate) used: Seen,
+    pub(crate) defined: Seen,
     /// Operands that hold addresses.
     pub pointers_used: [Option<Pointer>; MOST],
     pub pointers_defined: [Option<Pointer>; MOST],
-    /// The branch has been taken, has not been taken.
+    /// The branch has not been taken, has been taken; in a passing test.
     pub outcomes: [bool; 2],
+    pub(crate) passing_outcomes: [bool; 2],
+    /// A call whose result nobody takes: it can be left out.
+    pub skippable: bool,
 }
 
 #[derive(Debug, Default)]
@@ -98,6 +104,7 @@ pub struct Observer<'a> {
     origins: Origins,
     /// Most instances kept per instruction; 0 if none are.
     keep: u32,
+    passes: bool,
 }
 
 impl<'a> Observer<'a> {
@@ -107,6 +114,7 @@ impl<'a> Observer<'a> {
         code: &'a dyn Fn(u64) -> Option<Vec<u8>>,
         addresses: &'a dyn Address,
         keep: u32,
+        passes: bool,
     ) -> Self {
         Observer {
             profile,
@@ -116,6 +124,7 @@ impl<'a> Observer<'a> {
             addresses,
             origins: Origins::default(),
             keep,
+            passes,
         }
     }
 
@@ -170,15 +179,19 @@ impl<'a> Observer<'a> {
         });
         if let Some(taken) = taken {
             entry.outcomes[usize::from(taken)] = true;
+            entry.passing_outcomes[usize::from(taken)] |= self.passes;
         }
         let mut full = false;
-        let keep = |set: &mut FxHashSet<Values>, values: Values| {
-            if set.len() < LARGEST {
-                set.insert(values);
-                false
+        let passes = self.passes;
+        let keep = |set: &mut Seen, values: Values| {
+            if let Some(passing) = set.get_mut(&values) {
+                *passing |= passes;
+            } else if set.len() < LARGEST {
+                set.insert(values, passes);
             } else {
-                !set.contains(&values)
+                return true;
             }
+            false
         };
         if !shape.uses.is_empty() {
             full |= keep(&mut entry.used, without(used, &entry.pointers_used));
@@ -190,7 +203,10 @@ impl<'a> Observer<'a> {
             );
         }
         self.profile.overflowed += u64::from(full);
-        let matters = shape.branch.is_some() || !shape.uses.is_empty() || !shape.defines.is_empty();
+        let matters = shape.branch.is_some()
+            || entry.skippable
+            || !shape.uses.is_empty()
+            || !shape.defines.is_empty();
         if self.keep == 0 || !matters {
             return;
         }
@@ -265,11 +281,16 @@ impl Profile {
         let i = self.entries.len() as u32;
         self.by_pc.insert(pc, i);
         self.entries.push(Entry {
-            used: FxHashSet::default(),
-            defined: FxHashSet::default(),
+            used: Seen::default(),
+            defined: Seen::default(),
             pointers_used: [None; MOST],
             pointers_defined: [None; MOST],
             outcomes: [false; 2],
+            passing_outcomes: [false; 2],
+            skippable: shape.is_call()
+                && code(shape.next)
+                    .and_then(|bytes| Shape::decode(shape.next, &bytes))
+                    .is_some_and(|next| !next.takes_result()),
             shape,
         });
         self.entries[i as usize].look(event, addresses);
@@ -279,12 +300,29 @@ impl Profile {
     /// An operand may turn out to be a pointer after its values were kept. Once all tests have been
     /// seen, this takes those values out.
     pub fn settle(&mut self) {
+        let settle = |set: &mut Seen, pointers: &[Option<Pointer>; MOST]| {
+            let mut out = Seen::default();
+            for (values, passes) in set.drain() {
+                *out.entry(without(values, pointers)).or_default() |= passes;
+            }
+            *set = out;
+        };
         for e in &mut self.entries {
-            let pointers = e.pointers_used;
-            e.used = e.used.drain().map(|v| without(v, &pointers)).collect();
-            let pointers = e.pointers_defined;
-            e.defined = e.defined.drain().map(|v| without(v, &pointers)).collect();
+            settle(&mut e.used, &e.pointers_used);
+            settle(&mut e.defined, &e.pointers_defined);
         }
+    }
+
+    /// No passing test has what this execution works on, or how it goes on. That is so near what is wrong, and far
+    /// less often elsewhere.
+    pub(crate) fn is_novel(&self, instance: &Instance) -> bool {
+        let e = &self.entries[instance.entry as usize];
+        let new = |set: &Seen, values: Values| set.get(&values) == Some(&false);
+        let uses = !e.shape.uses.is_empty();
+        let branch = instance.taken.map(usize::from);
+        uses && new(&e.used, without(instance.used, &e.pointers_used))
+            || (instance.defined).is_some_and(|d| new(&e.defined, without(d, &e.pointers_defined)))
+            || branch.is_some_and(|taken| !e.passing_outcomes[taken])
     }
 
     /// Operands that hold addresses and are therefore left out, as far as this is how it is known.

@@ -1,7 +1,7 @@
 //! Values that are set and branches that are turned round at one execution of an instruction.
 
 use guest::UserRegs;
-use iced_x86::{Decoder, DecoderOptions};
+use iced_x86::{Decoder, DecoderOptions, FlowControl};
 use locate::{Location, Shape, When};
 
 use super::Session;
@@ -116,14 +116,20 @@ impl Session {
         Shape::decode(pc, &code[..n])
     }
 
-    /// Where the conditional branch that is next does not lead.
+    /// Where the conditional branch or call that is next does not lead.
     fn other_way(&self, regs: &UserRegs) -> Result<u64, Error> {
         let mut code = [0; 15];
         let n = self.replay.read(regs.rip, &mut code);
         let insn = Decoder::with_ip(64, &code[..n], regs.rip, DecoderOptions::NONE).decode();
+        if matches!(
+            insn.flow_control(),
+            FlowControl::Call | FlowControl::IndirectCall
+        ) {
+            return Ok(insn.next_ip());
+        }
         if !insn.is_jcc_short_or_near() {
             return Err(Error::BadSet(format!(
-                "there is no conditional branch at {:#x}",
+                "there is no conditional branch or call at {:#x}",
                 regs.rip
             )));
         }

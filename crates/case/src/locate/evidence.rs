@@ -114,7 +114,8 @@ fn explain_run(
         if let Some(entry) = entry {
             GasFormatter::new().format(entry.shape.instruction(), &mut instruction);
         }
-        let change = option(ivmp, observed);
+        let is_call = entry.is_some_and(|e| e.shape.is_call());
+        let change = option(ivmp, observed, is_call);
         out.push((
             i,
             Evidence {
@@ -122,6 +123,7 @@ fn explain_run(
                 recording: recording.to_owned(),
                 pc: ivmp.pc,
                 instruction,
+                is_call,
                 nth: ivmp.nth,
                 when: ivmp.when,
                 step: ivmp.step,
@@ -148,14 +150,15 @@ fn explain_run(
 }
 
 /// The option that makes the change in any run of the test.
-fn option(ivmp: &Ivmp, observed: &Observed) -> Vec<String> {
+fn option(ivmp: &Ivmp, observed: &Observed, is_call: bool) -> Vec<String> {
     let notation = Notation {
         pc: ivmp.pc,
         nth: ivmp.nth,
         when: ivmp.when,
         change: &ivmp.change,
+        is_call,
     };
-    if matches!(ivmp.change, Change::Set(_)) {
+    if is_call || matches!(ivmp.change, Change::Set(_)) {
         return vec!["--set".to_owned(), notation.to_string()];
     }
     // A line with one branch is a predicate that can be named by the line.

@@ -180,9 +180,13 @@ impl<'a> Bench<'a> {
         });
         let outcome = match halt {
             Ok(halt) => Ok(self.judge(&halt)),
-            // Something that an experiment may not do.
-            Err(guest::Error::Request(_) | guest::Error::Unsupported(_)) => Ok(Outcome::Failed),
-            Err(guest::Error::Unmapped(_)) => Ok(Outcome::Failed),
+            // Something that an experiment may not do, or threads that do not come to where they changed.
+            Err(
+                guest::Error::Request(_)
+                | guest::Error::Unsupported(_)
+                | guest::Error::Unmapped(_)
+                | guest::Error::Diverged(_),
+            ) => Ok(Outcome::Failed),
             Err(e) => Err(e),
         };
         self.output.borrow_mut().truncate(before);

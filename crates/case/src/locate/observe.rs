@@ -17,6 +17,7 @@ use crate::meta::{Figures, Meta};
 use crate::moment;
 use crate::run::{describe, stored_names};
 use crate::store::Store;
+use crate::threads::ThreadInfo;
 
 /// What the runs of all tests have shown.
 pub(crate) struct Observed {
@@ -157,7 +158,17 @@ pub(crate) fn observe(
             ));
             continue;
         }
-        let (folder, figures) = record(store, request, n, j, &name)?;
+        let Recorded {
+            folder,
+            steps,
+            threads,
+        } = record(store, request, n, j, &name)?;
+        if searches && !j.report.passed && threads > 1 {
+            out.notes.push(format!(
+                "test {} has {threads} threads: what would change their order cannot be tried",
+                j.report.name
+            ));
+        }
         let wrong = |error| Error::Engine {
             name: name.clone(),
             error,
@@ -175,9 +186,10 @@ pub(crate) fn observe(
             (true, 0) => u32::MAX,
             (true, n) => n,
         };
-        out.runs[n] = watch(&folder, survey, &mut out.profile, keep).map_err(wrong)?;
+        out.runs[n] =
+            watch(&folder, survey, &mut out.profile, keep, j.report.passed).map_err(wrong)?;
         out.seen[n] = true;
-        out.steps[n] = figures.steps;
+        out.steps[n] = steps;
         if j.report.passed || !searches {
             store.delete(&name)?;
         }
@@ -214,6 +226,12 @@ impl Observed {
     }
 }
 
+struct Recorded {
+    folder: PathBuf,
+    steps: u64,
+    threads: usize,
+}
+
 /// Records one test.
 fn record(
     store: &Store,
@@ -221,7 +239,7 @@ fn record(
     n: usize,
     j: &Judged,
     name: &str,
-) -> Result<(PathBuf, Figures), Error> {
+) -> Result<Recorded, Error> {
     let suite = &request.suite;
     let test = &suite.tests[n];
     store.make_room(name)?;
@@ -263,9 +281,14 @@ fn record(
     meta.figures = Some(figures.clone());
     meta.notes = done.notes.clone();
     meta.files = stored_names(&done.files);
+    meta.threads = done.threads.iter().map(ThreadInfo::from).collect();
     meta.write(&place.folder)
         .map_err(|e| Error::Folder(place.folder.clone(), e))?;
-    Ok((place.folder.clone(), figures))
+    Ok(Recorded {
+        folder: place.folder.clone(),
+        steps: figures.steps,
+        threads: meta.threads.len(),
+    })
 }
 
 /// Runs a test to its end to see what it maps.
@@ -315,6 +338,7 @@ fn watch(
     survey: &Survey,
     profile: &mut Profile,
     keep: u32,
+    passes: bool,
 ) -> Result<Run, guest::Error> {
     let mut replay = Replay::open(folder, Box::new(|_, _| {}))?;
     let code = |pc: u64| {
@@ -323,7 +347,7 @@ fn watch(
         let bytes = survey.bytes[at].get((pc - start) as usize..)?;
         Some(bytes[..bytes.len().min(15)].to_vec())
     };
-    let mut observer = Observer::new(profile, &code, survey, keep);
+    let mut observer = Observer::new(profile, &code, survey, keep, passes);
     let halt = replay.observe(&survey.ranges, None, &mut |seen| {
         observer.see(&Event {
             pc: seen.pc,

@@ -82,11 +82,13 @@ pub struct Evidence {
     pub recording: String,
     pub pc: u64,
     pub instruction: String,
+    /// The change is that a call is left out.
+    pub is_call: bool,
     /// Which execution of the instruction, from 1.
     pub nth: u32,
     pub when: When,
     pub step: u64,
-    /// Empty if a branch is made to go the other way.
+    /// Empty if a branch is made to go the other way or a call is left out.
     pub values: Vec<ValueChange>,
     /// The command that shows it on the recording of the test.
     pub command: Vec<String>,

@@ -146,6 +146,9 @@ fn evidence(out: &mut String, r: &RankedLine, searched: usize, paint: Paint) {
 
 /// What is changed, in words.
 pub(crate) fn what(e: &Evidence) -> String {
+    if e.is_call {
+        return "leaving this call out mends the output".to_owned();
+    }
     if e.values.is_empty() {
         return "taking the other branch here mends the output".to_owned();
     }
