@@ -56,6 +56,7 @@ pub struct Entry {
     pub(crate) passing_outcomes: [bool; 2],
     /// A call whose result nobody takes: it can be left out.
     pub skippable: bool,
+    looked_at: bool,
 }
 
 #[derive(Debug, Default)]
@@ -262,14 +263,39 @@ impl Entry {
 }
 
 impl Profile {
+    /// Notes that an instruction was executed so often in a run, without its values.
+    pub fn cover(
+        &mut self,
+        run: &mut Run,
+        pc: u64,
+        times: u64,
+        code: &dyn Fn(u64) -> Option<Vec<u8>>,
+    ) {
+        if let Some(entry) = self.index(pc, code) {
+            let times = u32::try_from(times).unwrap_or(u32::MAX);
+            run.executed.insert(entry, times);
+            run.length += u64::from(times);
+        }
+    }
+
+    /// The entry of an instruction that is executed.
     fn entry(
         &mut self,
         event: &Event,
         code: &dyn Fn(u64) -> Option<Vec<u8>>,
         addresses: &dyn Address,
     ) -> Option<u32> {
+        let i = self.index(event.pc, code)?;
+        let entry = &mut self.entries[i as usize];
+        if !entry.looked_at {
+            entry.looked_at = true;
+            entry.look(event, addresses);
+        }
+        Some(i)
+    }
+
+    fn index(&mut self, pc: u64, code: &dyn Fn(u64) -> Option<Vec<u8>>) -> Option<u32> {
         const NONE: u32 = u32::MAX;
-        let pc = event.pc;
         if let Some(&i) = self.by_pc.get(&pc) {
             return (i != NONE).then_some(i);
         }
@@ -291,9 +317,9 @@ impl Profile {
                 && code(shape.next)
                     .and_then(|bytes| Shape::decode(shape.next, &bytes))
                     .is_some_and(|next| !next.takes_result()),
+            looked_at: false,
             shape,
         });
-        self.entries[i as usize].look(event, addresses);
         Some(i)
     }
 

@@ -1,6 +1,6 @@
 //! Recording the tests and watching their replays.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -18,6 +18,7 @@ use crate::moment;
 use crate::run::{describe, stored_names};
 use crate::store::Store;
 use crate::threads::ThreadInfo;
+use crate::trace::executions;
 
 /// What the runs of all tests have shown.
 pub(crate) struct Observed {
@@ -32,6 +33,8 @@ pub(crate) struct Observed {
     /// The line of each entry of the profile.
     pub(crate) statements: Vec<Option<Statement>>,
     pub(crate) notes: Vec<String>,
+    /// Instructions of a long run that were not observed.
+    hot: usize,
 }
 
 impl Observed {
@@ -142,6 +145,7 @@ pub(crate) fn observe(
         lines: Vec::new(),
         statements: Vec::new(),
         notes: Vec::new(),
+        hot: 0,
     };
     let searches = matches!(request.method, Method::Replacement(_));
     let mut survey: Option<Survey> = None;
@@ -169,9 +173,12 @@ pub(crate) fn observe(
                 j.report.name
             ));
         }
-        let wrong = |error| Error::Engine {
-            name: name.clone(),
-            error,
+        let wrong = |error| match stop.load(Ordering::Relaxed) {
+            true => Error::Interrupted,
+            false => Error::Engine {
+                name: name.clone(),
+                error,
+            },
         };
         if survey.is_none() {
             survey = Some(look_around(&folder).map_err(wrong)?);
@@ -186,14 +193,35 @@ pub(crate) fn observe(
             (true, 0) => u32::MAX,
             (true, n) => n,
         };
-        out.runs[n] =
-            watch(&folder, survey, &mut out.profile, keep, j.report.passed).map_err(wrong)?;
+        out.runs[n] = if searches {
+            let watching = Watching {
+                survey,
+                keep,
+                passes: j.report.passed,
+                long: steps > LONG,
+            };
+            watching.watch(&folder, &mut out).map_err(wrong)?
+        } else {
+            let times = executions(&folder).map_err(wrong)?;
+            let mut run = Run::default();
+            for (&pc, &times) in &times {
+                let code = |pc| survey.code(pc);
+                out.profile.cover(&mut run, pc, times, &code);
+            }
+            run
+        };
         out.seen[n] = true;
         out.steps[n] = steps;
         if j.report.passed || !searches {
             store.delete(&name)?;
         }
         out.folders[n] = folder;
+    }
+    if out.hot > 0 {
+        out.notes.push(format!(
+            "up to {} instructions that a test executes more than {HOT} times were not looked at",
+            out.hot
+        ));
     }
     out.profile.settle();
     if let Some(survey) = &survey {
@@ -333,32 +361,80 @@ fn look_around(folder: &Path) -> Result<Survey, guest::Error> {
     })
 }
 
-fn watch(
-    folder: &Path,
-    survey: &Survey,
-    profile: &mut Profile,
+/// From how many steps on a run is long, and how often an instruction is executed there that is not observed: what is
+/// at work so often is seldom what matters, and all the time would go to it.
+const LONG: u64 = 20_000_000;
+const HOT: u64 = 20_000;
+
+/// How a run is observed.
+struct Watching<'a> {
+    survey: &'a Survey,
     keep: u32,
     passes: bool,
-) -> Result<Run, guest::Error> {
-    let mut replay = Replay::open(folder, Box::new(|_, _| {}))?;
-    let code = |pc: u64| {
-        let at = survey.ranges.partition_point(|r| r.1 <= pc);
-        let (start, _) = *survey.ranges.get(at).filter(|r| r.0 <= pc)?;
-        let bytes = survey.bytes[at].get((pc - start) as usize..)?;
+    long: bool,
+}
+
+impl Survey {
+    /// The bytes of an instruction of interest.
+    fn code(&self, pc: u64) -> Option<Vec<u8>> {
+        let at = self.ranges.partition_point(|r| r.1 <= pc);
+        let (start, _) = *self.ranges.get(at).filter(|r| r.0 <= pc)?;
+        let bytes = self.bytes[at].get((pc - start) as usize..)?;
         Some(bytes[..bytes.len().min(15)].to_vec())
-    };
-    let mut observer = Observer::new(profile, &code, survey, keep, passes);
-    let halt = replay.observe(&survey.ranges, None, &mut |seen| {
-        observer.see(&Event {
-            pc: seen.pc,
-            step: seen.step,
-            memory: seen.memory,
-            regs: seen.regs,
-            after: seen.after,
-        });
-    })?;
-    if let Halt::Interrupted = halt {
-        return Err(guest::Error::Request("interrupted".into()));
     }
-    Ok(observer.finish())
+
+    /// The code of interest without instructions that are executed very often.
+    fn without(&self, hot: &[u64]) -> Vec<(u64, u64)> {
+        let mut out = Vec::new();
+        for &(start, end) in &self.ranges {
+            let mut from = start;
+            let first = hot.partition_point(|pc| *pc < start);
+            for &pc in hot[first..].iter().take_while(|pc| **pc < end) {
+                if from < pc {
+                    out.push((from, pc));
+                }
+                // What lies within the instruction is the beginning of none.
+                from = pc + 1;
+            }
+            if from < end {
+                out.push((from, end));
+            }
+        }
+        out
+    }
+}
+
+impl Watching<'_> {
+    fn watch(&self, folder: &Path, out: &mut Observed) -> Result<Run, guest::Error> {
+        let survey = self.survey;
+        let mut hot: BTreeMap<u64, u64> = BTreeMap::new();
+        if self.long {
+            hot = executions(folder)?;
+            hot.retain(|pc, n| *n > HOT && survey.code(*pc).is_some());
+        }
+        let pcs: Vec<u64> = hot.keys().copied().collect();
+        let mut replay = Replay::open(folder, Box::new(|_, _| {}))?;
+        crate::on_interrupt(&replay.interrupter());
+        let code = |pc: u64| survey.code(pc);
+        let profile = &mut out.profile;
+        let mut observer = Observer::new(profile, &code, survey, self.keep, self.passes);
+        let halt = replay.observe(&survey.without(&pcs), None, &mut |seen| {
+            observer.see(&Event {
+                pc: seen.pc,
+                step: seen.step,
+                memory: seen.memory,
+                regs: seen.regs,
+                after: seen.after,
+            });
+        })?;
+        if let Halt::Interrupted = halt {
+            return Err(guest::Error::Request("interrupted".into()));
+        }
+        let mut run = observer.finish();
+        for (&pc, &times) in &hot {
+            profile.cover(&mut run, pc, times, &code);
+        }
+        out.hot = out.hot.max(hot.len());
+        Ok(run)
+    }
 }
