@@ -239,12 +239,21 @@ fn step_of(nth: u32) -> u32 {
 /// Values that some passing test has come so much later than those that none has.
 const COMMON: u32 = 2;
 
+/// Steps that are little.
+const NEAR: u64 = 1_000_000;
+
 /// In which round each instance of a run is looked at. Every statement is tried before many executions of one, branches
 /// before values, since each is one trial, and first what no passing test has: executions that differ from all of
-/// those are the likely ones, wherever in the run they are. Statements that are favoured count as such.
+/// those are the likely ones, wherever in the run they are. Statements that are favoured count as such. In a long run
+/// what is far from the end comes later: an experiment takes the rest of the run, and most of a run is over before
+/// anything is wrong.
 pub fn rounds(profile: &Profile, run: &Run, favoured: &dyn Fn(u32) -> bool) -> Vec<u32> {
     let mut novel: FxHashMap<u32, u32> = FxHashMap::default();
-    let round = |i: &Instance| {
+    let end = run.instances.last().map_or(0, |i| i.step);
+    let far = |i: &Instance| {
+        step_of(u32::try_from((end - i.step.min(end)) / NEAR + 1).unwrap_or(u32::MAX))
+    };
+    let mut kind = |i: &Instance| {
         let entry = &profile.entries[i.entry as usize];
         let values = u32::from(entry.shape.branch.is_none() && !entry.skippable);
         if favoured(i.entry) {
@@ -257,7 +266,7 @@ pub fn rounds(profile: &Profile, run: &Run, favoured: &dyn Fn(u32) -> bool) -> V
         }
         values * (1 + COMMON) + step_of(i.nth)
     };
-    run.instances.iter().map(round).collect()
+    run.instances.iter().map(|i| kind(i) + far(i)).collect()
 }
 
 /// The trials of one round of one run, in the order of the run; `rounds` has the round of each instance.
