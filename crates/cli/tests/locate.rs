@@ -200,6 +200,53 @@ fn variables_can_be_set_by_name() {
         .says("there is no code at");
 }
 
+/// Of a call that should not be there no value tells, but leaving it out does.
+#[test]
+fn an_extra_call_is_found() {
+    let place = Place::new();
+    place.build(
+        "extra",
+        r#"#include <stdio.h>
+#include <stdlib.h>
+static int n;
+static void bump(void)
+{
+    n += 7;
+}
+int main(int argc, char **argv)
+{
+    n = atoi(argv[1]);
+    if (argc > 2)
+        bump();
+    printf("%d\n", n);
+    return 0;
+}
+"#,
+        &["-g", "-O0"],
+    );
+    let mut suite = "program = \"extra\"\n".to_owned();
+    for (args, out) in [("3", 3), ("4 x", 4), ("5 x", 5)] {
+        suite += &format!("[[test]]\nargs = \"{args}\"\nexpected = \"{out}\\n\"\n");
+    }
+    fs::write(place.path("extra.toml"), &suite).expect("a suite");
+    let path = place.path("extra.toml").display().to_string();
+    let report = json(&place.say(&["locate", &path, "--json", "-q"]).exits(1).out);
+    let lines = report["ranking"].as_array().expect("lines");
+    let line = lines.iter().find(|l| l["line"] == 12).expect("the call");
+    assert_eq!(line["suspiciousness"], 2);
+    let evidence = &line["evidence"][0];
+    assert_eq!(evidence["is_call"], true);
+    let command: Vec<String> =
+        serde_json::from_value(evidence["command"].clone()).expect("a command");
+    assert!(command[4].ends_with("#1:skip"), "{command:?}");
+    let args: Vec<&str> = command[1..].iter().map(String::as_str).collect();
+    let shown = place.say(&args);
+    shown.exits(0).says("its output is as expected");
+    // The predicate above it is shown as a branch.
+    let line = lines.iter().find(|l| l["line"] == 11).expect("the branch");
+    assert_eq!(line["evidence"][0]["command"][3], "--switch");
+}
+
 /// A number may look like an address, and a pointer may be null in all tests.
 #[test]
 fn addresses_are_told_by_type_and_origin() {
