@@ -99,6 +99,7 @@ pub(crate) fn suite(tally: &mut Tally) -> Result<()> {
         tally.record(&name, Ok(complaints));
     }
     tally.record("locate, brute force", bench.oracle());
+    tally.record("locate, several faults", bench.several());
     Ok(())
 }
 
@@ -252,6 +253,25 @@ impl Bench {
         };
         let _ = fs::remove_dir_all(self.folder.path().join("recordings"));
         Ok(Some(found))
+    }
+
+    /// Three faults at once: the ways to the next list must find all of them, and search no more than they may.
+    fn several(&self) -> Result<Vec<String>> {
+        let (program, faults) = ("tokens", [1, 3, 8]);
+        let mut complaints = Vec::new();
+        let mut runs = Vec::new();
+        for way in ["full", "partial", "minimal"] {
+            let (mut scores, mut effort) = (Vec::new(), Effort::default());
+            self.play(program, &faults, way, &mut scores, &mut effort)?;
+            if scores.len() != faults.len() {
+                complaints.push(format!("{way}: {} of 3 faults are found", scores.len()));
+            }
+            runs.push(effort.runs);
+        }
+        if !(runs[2] <= runs[1] && runs[1] <= runs[0]) {
+            complaints.push(format!("runs searched by full, partial, minimal: {runs:?}"));
+        }
+        Ok(complaints)
     }
 
     /// The full search with forks and without must give the same pairs.
@@ -457,7 +477,7 @@ fn multiples(words: &[String]) -> Result<Vec<Value>> {
             continue;
         }
         for way in ["ideal", "full", "partial", "minimal"] {
-            let (mut scores, mut seconds, mut searched) = (Vec::new(), 0.0, 0);
+            let (mut scores, mut seconds, mut effort) = (Vec::new(), 0.0, Effort::default());
             for version in 0..VERSIONS {
                 let faults: Vec<u32> = (0..TOGETHER as u32)
                     .map(|i| 1 + (version * 2 + i * 3) % FAULTS)
@@ -467,10 +487,11 @@ fn multiples(words: &[String]) -> Result<Vec<Value>> {
                     for &f in &faults {
                         if let Some(found) = bench.single(program, f)? {
                             scores.push(found.score("rank"));
+                            effort.add(&found.report);
                         }
                     }
                 } else {
-                    searched += bench.play(program, &faults, way, &mut scores)?;
+                    bench.play(program, &faults, way, &mut scores, &mut effort)?;
                 }
                 seconds += begun.elapsed().as_secs_f64();
             }
@@ -481,7 +502,8 @@ fn multiples(words: &[String]) -> Result<Vec<Value>> {
             );
             rows.push(json!({
                 "program": program, "way": way, "score": mean, "faults": scores.len(),
-                "runs_searched": searched, "seconds": seconds,
+                "runs_searched": effort.runs, "replacements": effort.tried, "full": effort.full,
+                "seconds": seconds,
             }));
         }
     }
@@ -535,17 +557,17 @@ pub(crate) fn bench(args: &[String]) -> Result<bool> {
 }
 
 impl Bench {
-    /// Mends one fault after another. Returns how many failing runs were searched.
+    /// Mends one fault after another, as the lists lead to them.
     fn play(
         &self,
         program: &'static str,
         faults: &[u32],
         way: &str,
         scores: &mut Vec<f64>,
-    ) -> Result<u64> {
+        effort: &mut Effort,
+    ) -> Result<()> {
         let mut left: Vec<u32> = faults.to_vec();
         let name = format!("{program}-many");
-        let mut searched = 0;
         let mut mended: Option<Vec<String>> = None;
         while !left.is_empty() {
             let mask = left.iter().fold(0, |m, f| m | 1 << f);
@@ -566,9 +588,7 @@ impl Bench {
                 }
             }
             let report = self.locate(&suite, &all, &options)?;
-            let reused = report["search"]["reused"].as_array().map_or(0, Vec::len);
-            searched +=
-                (report["search"]["searched"].as_array().map_or(0, Vec::len) - reused) as u64;
+            effort.add(&report);
             let total = report["statements"].as_f64().unwrap_or(1.0);
             let ranks = report["truth"].as_array().cloned().unwrap_or_default();
             let first = ranks
@@ -583,7 +603,26 @@ impl Bench {
             mended = Some(truth(program, fault)?);
         }
         let _ = fs::remove_dir_all(self.folder.path().join("recordings"));
-        Ok(searched)
+        Ok(())
+    }
+}
+
+/// What searches took.
+#[derive(Default)]
+struct Effort {
+    runs: u64,
+    tried: u64,
+    /// Replacements that the full search of the same runs would have tried.
+    full: u64,
+}
+
+impl Effort {
+    fn add(&mut self, report: &Value) {
+        let search = &report["search"];
+        let list = |key: &str| search[key].as_array().map_or(0, Vec::len) as u64;
+        self.runs += list("searched") - list("reused");
+        self.tried += search["tally"]["tried"].as_u64().unwrap_or(0);
+        self.full += search["full"].as_u64().unwrap_or(0);
     }
 }
 
@@ -591,34 +630,34 @@ fn print_multiples(rows: &[Value]) {
     if rows.is_empty() {
         return;
     }
-    println!(
-        "\n{TOGETHER} faults at once: mean score of each located fault, failing runs searched, seconds\n"
-    );
-    println!(
-        "{:<8}{:>22}{:>22}{:>22}{:>22}",
-        "program", "ideal", "full", "partial", "minimal"
-    );
-    for program in PROGRAMS {
-        let cell = |way: &str| {
-            let row = rows
-                .iter()
-                .find(|r| r["program"] == program && r["way"] == way);
-            row.map_or_else(String::new, |r| {
-                let number = |key: &str| r[key].as_f64().unwrap_or(0.0);
-                format!(
-                    "{:.1} %, {}, {:.0} s",
-                    number("score"),
-                    r["runs_searched"],
-                    number("seconds")
-                )
-            })
-        };
-        let cells = ["ideal", "full", "partial", "minimal"].map(cell);
-        if cells.iter().any(|c| !c.is_empty()) {
-            println!(
-                "{program:<8}{:>22}{:>22}{:>22}{:>22}",
-                cells[0], cells[1], cells[2], cells[3]
-            );
+    let ways = ["ideal", "full", "partial", "minimal"];
+    let print = |title: &str, cell: &dyn Fn(&Value) -> String| {
+        println!("\n{TOGETHER} faults at once: {title}\n");
+        print!("{:<8}", "program");
+        ways.iter().for_each(|way| print!("{way:>20}"));
+        println!();
+        for program in PROGRAMS {
+            let of: Vec<&Value> = rows.iter().filter(|r| r["program"] == program).collect();
+            if of.is_empty() {
+                continue;
+            }
+            print!("{program:<8}");
+            for way in ways {
+                let row = of.iter().find(|r| r["way"] == way);
+                print!("{:>20}", row.map_or_else(String::new, |r| cell(r)));
+            }
+            println!();
         }
-    }
+    };
+    let number = |r: &Value, key: &str| r[key].as_f64().unwrap_or(0.0);
+    print("mean score of each located fault (their number)", &|r| {
+        format!("{:.1} % ({})", number(r, "score"), r["faults"])
+    });
+    print("failing runs searched, seconds", &|r| {
+        format!("{}, {:.0} s", r["runs_searched"], number(r, "seconds"))
+    });
+    print("replacements, share of the full search", &|r| {
+        let share = 100.0 * number(r, "replacements") / number(r, "full").max(1.0);
+        format!("{}, {share:.1} %", r["replacements"])
+    });
 }

@@ -44,9 +44,9 @@ pub use check::{
 pub use cost::Cost;
 pub use crash::{CrashReport, Sent, SignalName};
 pub use debug::{
-    CameFrom, Catch, CheckpointInfo, Condition, DebugThread, Detector, EditInfo, EditKind,
-    EditRequest, Filter, Go, LibraryBreak, Session, TimelineInfo, Times, TryReport, Watch, Why,
-    Writer,
+    Alteration, CameFrom, Catch, CheckpointInfo, Condition, DebugThread, Detector, EditInfo,
+    EditKind, EditRequest, Filter, Go, LibraryBreak, Session, TimelineInfo, Times, TryReport,
+    Watch, Why, Writer,
 };
 pub use error::Error;
 pub use frames::{Excerpt, Frame, FrameList, Parameter, SourceLine};
@@ -58,14 +58,14 @@ pub use history::{
 pub use info::{InfoReport, ListReport, RecordingInfo, StoredFile};
 pub use locate::{
     Compare, Content, Evidence, Expected, LocateAudience, LocateReport, LocateRequest, Method,
-    RankedLine, SearchReport, Searching, Suite, Test, TestEnd, TestReport, TruthReport,
-    ValueChange,
+    Pointers, RankedLine, Rerun, SearchReport, Searching, Suite, Test, TestEnd, TestReport,
+    TruthReport, ValueChange,
 };
 pub use meta::{Ended, Figures, Meta};
 pub use point::{Point, Window};
 pub use position::{Instruction, Position};
 pub use remove::RemoveReport;
-pub use replay::{Audience, Edited, ReplayEnd, ReplayReport, ReplayRequest, Stream};
+pub use replay::{Audience, ReplayEnd, ReplayReport, ReplayRequest, Stream};
 pub use run::{RunReport, RunRequest, Stuck};
 pub use schedule::{ScheduleReport, Switch};
 pub use set::SetRequest;
@@ -141,11 +141,11 @@ impl Case {
         debug::changed_files(&self.store, name)
     }
 
-    /// Runs a recording with statements switched or suppressed.
+    /// Runs a recording with statements switched or suppressed, or values set.
     pub fn try_edits(
         &self,
         recording: Option<&str>,
-        edits: &[EditRequest],
+        edits: &[Alteration],
         audience: Rc<dyn Audience>,
     ) -> Result<TryReport, Error> {
         debug::try_edits(&self.store, recording, edits, audience)

@@ -10,11 +10,9 @@ use serde::Serialize;
 use crate::Error;
 use crate::cost::{Clock, Cost};
 use crate::crash::{self, CrashReport};
-use crate::locate::expected;
 use crate::meta::{Ended, Figures};
 use crate::moment::Moment;
 use crate::position::{self, Position};
-use crate::set::{self, SetRequest};
 use crate::store::{Finished, RecordingName, Store};
 use crate::threads::{self, DeadlockReport};
 
@@ -27,8 +25,6 @@ pub struct ReplayRequest {
     pub recording: Option<String>,
     /// Stop before this step.
     pub to: Option<u64>,
-    /// Changes to make on the way, in this order.
-    pub set: Vec<SetRequest>,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -40,17 +36,6 @@ pub struct ReplayReport {
     pub crash: Option<CrashReport>,
     /// There if no thread could run any more.
     pub deadlock: Option<DeadlockReport>,
-    /// There if something was changed.
-    pub edited: Option<Edited>,
-}
-
-/// What a change has changed.
-#[derive(Clone, Debug, Serialize)]
-pub struct Edited {
-    /// Standard output is not that of the recording.
-    pub output_changed: bool,
-    /// Output and status are what the test should give, if that is known.
-    pub as_expected: Option<bool>,
 }
 
 /// How a replay came to its end.
@@ -108,14 +93,9 @@ pub(crate) fn replay(
         error,
     };
     let mut clock = Clock::start();
-    let printed: Rc<RefCell<Vec<u8>>> = Rc::default();
-    let keep = !request.set.is_empty();
     let sink = {
-        let (audience, printed) = (audience.clone(), printed.clone());
+        let audience = audience.clone();
         Box::new(move |kind: guest::OutputKind, bytes: &[u8]| {
-            if keep && kind == guest::OutputKind::Stdout {
-                printed.borrow_mut().extend_from_slice(bytes);
-            }
             audience.output(kind.into(), bytes);
         })
     };
@@ -142,9 +122,6 @@ pub(crate) fn replay(
         }
     });
     clock.started();
-    for set in &request.set {
-        set::make(&mut replay, &name, set)?;
-    }
     let goal = request.to.or(steps);
     let end = loop {
         let step = replay.step().map_err(wrong)?;
@@ -178,15 +155,7 @@ pub(crate) fn replay(
             steps: figures.steps,
         });
     }
-    let edited = match &end {
-        ReplayEnd::Ended(ended) if keep => Some(Edited {
-            output_changed: *printed.borrow() != recorded_output(&folder).map_err(wrong)?,
-            as_expected: expected::met(&folder, &printed.borrow(), ended),
-        }),
-        _ => None,
-    };
     Ok(ReplayReport {
-        edited,
         recording: RecordingName(name),
         end,
         figures,

@@ -4,40 +4,50 @@
 //! replace.c:117#3:i=5            before the 3rd execution of line 117, i becomes 5
 //! 0x5555555551c3#3:eax=5         before the 3rd execution of that instruction
 //! 0x5555555551c3#3+:eax=5        after it
+//! 0x5555555551c3#3:mem=5         what the instruction has in memory, wherever that is
 //! 0x5555555551c3#3:[0x7ffe10]:4=5,ecx=1      four bytes of memory, and a register
 //! 0x5555555551c3#3:branch        a conditional branch goes the other way
+//! 0x5555555551c3#3:skip          a call is left out
 //! ```
 
 use std::fmt;
 
-use guest::{Halt, Replay, StopAt, Until};
+use guest::Replay;
 use locate::{Change, Location, When, trials::register_name};
 
-use crate::Error;
-use crate::locate::laboratory::apply;
 use crate::moment::Moment;
 
 /// Where a change is made.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Where {
+pub(crate) enum Where {
     Address(u64),
     Line { file: String, line: u32 },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Target {
+pub(crate) enum Target {
     Location(Location),
+    /// The memory operand of the instruction.
+    Operand,
     Variable(String),
 }
 
 /// One `--set`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SetRequest {
-    place: Where,
-    nth: u64,
-    when: When,
-    /// Empty: the branch goes the other way.
-    values: Vec<(Target, i128)>,
+    pub(crate) place: Where,
+    pub(crate) nth: u64,
+    pub(crate) when: When,
+    /// Empty: the branch goes the other way, or the call is left out.
+    pub(crate) values: Vec<(Target, i128)>,
+    typed: String,
+}
+
+/// As it was typed.
+impl fmt::Display for SetRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.typed)
+    }
 }
 
 impl std::str::FromStr for SetRequest {
@@ -72,7 +82,7 @@ impl std::str::FromStr for SetRequest {
             }
         };
         let mut values = Vec::new();
-        if what != "branch" {
+        if what != "branch" && what != "skip" {
             for one in what.split(',') {
                 let (name, value) = one.rsplit_once('=').ok_or_else(|| wrong("no `=`"))?;
                 let value =
@@ -88,6 +98,7 @@ impl std::str::FromStr for SetRequest {
             nth,
             when,
             values,
+            typed: text.to_owned(),
         })
     }
 }
@@ -105,6 +116,9 @@ fn number(text: &str) -> Option<i128> {
 }
 
 fn target(name: &str) -> Option<Target> {
+    if name == "mem" {
+        return Some(Target::Operand);
+    }
     if let Some(rest) = name.strip_prefix('[') {
         let (address, size) = rest.split_once("]:")?;
         let address = u64::try_from(number(address)?).ok()?;
@@ -128,6 +142,7 @@ pub(crate) struct Notation<'a> {
     pub(crate) nth: u32,
     pub(crate) when: When,
     pub(crate) change: &'a Change,
+    pub(crate) is_call: bool,
 }
 
 impl fmt::Display for Notation<'_> {
@@ -135,16 +150,16 @@ impl fmt::Display for Notation<'_> {
         let after = if self.when == When::After { "+" } else { "" };
         write!(f, "{:#x}#{}{after}:", self.pc, self.nth)?;
         let Change::Set(list) = self.change else {
-            return f.write_str("branch");
+            return f.write_str(if self.is_call { "skip" } else { "branch" });
         };
         for (i, (location, value)) in list.iter().enumerate() {
             if i > 0 {
                 f.write_str(",")?;
             }
             match *location {
-                Location::Memory { address, size } => {
-                    let value = locate::signed(*value, size);
-                    write!(f, "[{address:#x}]:{size}={value}")?;
+                // Replacements are of operands, and this one is where it is in that run only.
+                Location::Memory { size, .. } => {
+                    write!(f, "mem={}", locate::signed(*value, size))?;
                 }
                 Location::Register { number, size, high } => {
                     let value = locate::signed(*value, size);
@@ -154,71 +169,6 @@ impl fmt::Display for Notation<'_> {
         }
         Ok(())
     }
-}
-
-/// Runs to the place of the change and makes it.
-pub(crate) fn make(replay: &mut Replay, name: &str, request: &SetRequest) -> Result<(), Error> {
-    let wrong = |error| Error::Engine {
-        name: name.to_owned(),
-        error,
-    };
-    let bad = |why: String| Error::BadSet(why);
-    let early = || {
-        bad(format!(
-            "the run ends before the place has been executed {} times",
-            request.nth
-        ))
-    };
-    let pc = match &request.place {
-        Where::Address(pc) => *pc,
-        Where::Line { file, line } => {
-            let found =
-                look(replay, |m| m.program.addresses_of_line(file, *line)).map_err(wrong)?;
-            let first = found
-                .iter()
-                .filter(|a| a.line == *line)
-                .map(|a| a.address)
-                .min();
-            first.ok_or_else(|| bad(format!("there is no code at {file}:{line}")))?
-        }
-    };
-    let until = Until {
-        stops: vec![StopAt {
-            pc,
-            nth: request.nth,
-        }],
-        ..Until::default()
-    };
-    if !matches!(replay.run(&until).map_err(wrong)?, Halt::Stop(_)) {
-        return Err(early());
-    }
-    if request.when == When::After {
-        let step = replay.step().map_err(wrong)?;
-        if replay.run(&Until::step(step + 1)).map_err(wrong)? != Halt::Step {
-            return Err(early());
-        }
-    }
-    if request.values.is_empty() {
-        let at = guest::Place { pc, nth: 1 };
-        return match replay.edit(guest::Edit::Branch { at }) {
-            Ok(_) => Ok(()),
-            Err(guest::Error::Request(why)) => Err(bad(why)),
-            Err(e) => Err(wrong(e)),
-        };
-    }
-    let mut list = Vec::new();
-    for (target, value) in &request.values {
-        let location = match target {
-            Target::Location(l) => *l,
-            Target::Variable(name) => {
-                let found = look(replay, |m| variable(m, name)).map_err(wrong)?;
-                found
-                    .ok_or_else(|| bad(format!("there is no variable `{name}` in memory there")))?
-            }
-        };
-        list.push((location, *value as u64));
-    }
-    apply(replay, &Change::Set(list)).map_err(wrong)
 }
 
 /// Shows the stopped guest to `f`.
@@ -233,7 +183,8 @@ pub(crate) fn look<T>(
     Ok(f(&m))
 }
 
-fn variable(m: &Moment<'_>, name: &str) -> Option<Location> {
+/// Where a variable that is in scope is in memory.
+pub(crate) fn variable(m: &Moment<'_>, name: &str) -> Option<Location> {
     let frames = m.program.unwind(&m.registers(), m.memory(), 1);
     let locals = frames
         .first()
@@ -259,12 +210,18 @@ mod tests {
         for text in [
             "0x5555555551c3#3:eax=5",
             "0x5555555551c3#3+:ecx=-1",
-            "0x5555555551c3#1:[0x7ffe10]:4=5,dil=7",
+            "0x5555555551c3#1:mem=5,dil=7",
             "0x5555555551c3#12:branch",
+            "0x5555555551c3#12:skip",
         ] {
             let set: SetRequest = text.parse().expect("it is well formed");
+            let operand = Location::Memory {
+                address: 0x7ffe10,
+                size: 4,
+            };
             let list = set.values.iter().map(|(t, v)| match t {
                 Target::Location(l) => (*l, *v as u64),
+                Target::Operand => (operand, *v as u64),
                 Target::Variable(_) => panic!("no variable here"),
             });
             let change = if set.values.is_empty() {
@@ -280,9 +237,16 @@ mod tests {
                 nth: set.nth as u32,
                 when: set.when,
                 change: &change,
+                is_call: text.ends_with("skip"),
             };
             assert_eq!(again.to_string(), text);
         }
+        let set: SetRequest = "0x1#1:[0x7ffe10]:4=5".parse().expect("it is well formed");
+        let at = Location::Memory {
+            address: 0x7ffe10,
+            size: 4,
+        };
+        assert_eq!(set.values, [(Target::Location(at), 5)]);
         for bad in [
             "",
             "x.c:1",

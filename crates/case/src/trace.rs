@@ -1,7 +1,7 @@
 //! A recording replayed once with the tape on: what ran, and the guest at its end.
 
-use std::collections::{HashMap, HashSet};
-use std::path::PathBuf;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -17,6 +17,22 @@ use crate::point::{Point, Window};
 use crate::replay::Audience;
 use crate::slice::SourcePlace;
 use crate::store::{Finished, Store};
+
+/// How often each instruction of a recorded run was executed, from its tape.
+pub(crate) fn executions(folder: &Path) -> Result<BTreeMap<u64, u64>, guest::Error> {
+    let mut replay = Replay::open(folder, Box::new(|_, _| {}))?;
+    replay.tape(Box::new(Roll::new(Codes::default())))?;
+    crate::on_interrupt(&replay.interrupter());
+    if replay.run(&Until::end())? == Halt::Interrupted {
+        return Err(guest::Error::Request("interrupted".into()));
+    }
+    Ok(roll_of(replay.end_tape()?).times())
+}
+
+fn roll_of(listener: Box<dyn tape::Listener>) -> Roll {
+    let roll = listener.into_any().downcast::<Roll>();
+    *roll.expect("the listener that was given")
+}
 
 /// Steps between two words on the progress.
 const STRIDE: u64 = 50_000_000;
@@ -152,9 +168,7 @@ impl Traced {
         let roll = match known {
             Some(roll) => roll,
             None => {
-                let roll = replay.end_tape().map_err(wrong)?;
-                let roll = roll.into_any().downcast::<Roll>();
-                let roll = *roll.expect("the listener that was given");
+                let roll = roll_of(replay.end_tape().map_err(wrong)?);
                 if roll.bytes() > WORTH_SAVING && plain {
                     // Where there is no room, the next question takes longer, and that is all.
                     let _ = roll.save(&saved);

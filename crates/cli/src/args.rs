@@ -115,31 +115,44 @@ pub(crate) struct Reporting {
 /// Statements to change.
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Changing {
-    /// Reverse the outcome of the predicate at FILE:LINE, all times or the N-th (FILE:LINE#N), and say
-    /// what that changes
+    /// Reverse the outcome of the predicate at FILE:LINE, all times or the N-th (FILE:LINE#N), or of the
+    /// branch at an address (ADDRESS#N), and say what that changes
     #[arg(long, value_name = "FILE:LINE[#N]", value_parser = switched)]
-    pub(crate) switch: Vec<case::EditRequest>,
+    pub(crate) switch: Vec<case::Alteration>,
 
     /// Do not execute the statement at FILE:LINE, all times or the N-th (FILE:LINE#N), and say what that
     /// changes
     #[arg(long, value_name = "FILE:LINE[#N]", value_parser = suppressed)]
-    pub(crate) suppress: Vec<case::EditRequest>,
+    pub(crate) suppress: Vec<case::Alteration>,
+
+    /// Set something on the way, and say what that changes: PLACE#N:NAME=VALUE, where PLACE is FILE:LINE or
+    /// an address and N counts its executions; PLACE#N+ is after it
+    #[arg(long, value_name = "CHANGE", value_parser = set)]
+    pub(crate) set: Vec<case::Alteration>,
 }
 
-fn switched(text: &str) -> Result<case::EditRequest, String> {
+fn switched(text: &str) -> Result<case::Alteration, String> {
+    // One branch of a line that has several.
+    if text.starts_with("0x") {
+        return set(&format!("{text}:branch"));
+    }
     changed(case::EditKind::Switch, text)
 }
 
-fn suppressed(text: &str) -> Result<case::EditRequest, String> {
+fn suppressed(text: &str) -> Result<case::Alteration, String> {
     changed(case::EditKind::Suppress, text)
 }
 
-fn changed(kind: case::EditKind, text: &str) -> Result<case::EditRequest, String> {
+fn set(text: &str) -> Result<case::Alteration, String> {
+    text.parse().map(case::Alteration::Set)
+}
+
+fn changed(kind: case::EditKind, text: &str) -> Result<case::Alteration, String> {
     let mut request = case::EditRequest::parse(kind, text)?;
     if request.times == case::Times::Once && !text.contains("once") {
         request.times = case::Times::All;
     }
-    Ok(request)
+    Ok(case::Alteration::Statement(request))
 }
 
 #[derive(Debug, ClapArgs)]
@@ -277,11 +290,6 @@ pub(crate) struct ReplayArgs {
     /// Stop before this step and say where that is
     #[arg(long, value_name = "STEP", value_parser = step)]
     pub(crate) to: Option<u64>,
-
-    /// Change something on the way: PLACE#N:NAME=VALUE or PLACE#N:branch, where PLACE is FILE:LINE or
-    /// an address and N counts its executions; PLACE#N+ is after it
-    #[arg(long, value_name = "CHANGE")]
-    pub(crate) set: Vec<case::SetRequest>,
 
     #[command(flatten)]
     pub(crate) changing: Changing,

@@ -79,9 +79,102 @@ fn the_faulty_line_is_first() {
         .map(|w| w.as_str().expect("a word"))
         .collect();
     let shown = place.say(&words[1..]);
-    shown.says("the output is as expected");
+    shown.says("its output is as expected");
     assert_eq!(shown.status, Some(0));
     assert_eq!(evidence["values"][0]["is_variable"], true);
+}
+
+/// What the report says to type gives what the test expects, on the recording and in a run of its own.
+#[test]
+fn every_piece_of_evidence_can_be_seen() {
+    let place = place();
+    let ran = place.say(&["locate", &suite(&place), "--json", "-q", "--top", "20"]);
+    let report = json(&ran.exits(1).out);
+    let expected = |test: &str| if test == "C" { "1\n" } else { "-1\n" };
+    let words = |v: &serde_json::Value| -> Vec<String> {
+        serde_json::from_value(v.clone()).expect("a command")
+    };
+    let mut kinds = std::collections::BTreeSet::new();
+    for line in report["ranking"].as_array().expect("lines") {
+        for e in line["evidence"].as_array().expect("evidence") {
+            let command = words(&e["command"]);
+            kinds.insert(command[3].clone());
+            let args: Vec<&str> = command[1..].iter().map(String::as_str).collect();
+            let shown = place.say(&args);
+            shown.exits(0).says("its output is as expected");
+            assert_eq!(shown.out, expected(e["test"].as_str().expect("a name")));
+            let command = words(&e["run"]["command"]);
+            let mut args: Vec<&str> = command[1..].iter().map(String::as_str).collect();
+            // Another environment moves the stack; the change goes with it.
+            args.splice(1..1, ["--json", "--name", "again"]);
+            let mut again = place.wherefore(&args);
+            again.env("ANOTHER", "x".repeat(1000));
+            let ran = finish(again);
+            let report = json(&ran.exits(0).err);
+            assert_eq!(report["output_changed"], true, "{args:?}");
+            place.say(&["rm", "again"]).exits(0);
+        }
+    }
+    assert!(kinds.contains("--set"), "{kinds:?}");
+}
+
+#[test]
+fn a_run_with_something_set() {
+    let place = place();
+    let faulty = place.path("faulty").display().to_string();
+    let run = |set: &[&str], args: &[&str]| {
+        let mut all = vec!["run"];
+        for s in set {
+            all.extend(["--set", s]);
+        }
+        all.extend(["--", &faulty]);
+        all.extend(args);
+        place.say(&all)
+    };
+    let ran = run(&["faulty.c:7#1:a=-1"], &["0", "1"]);
+    ran.exits(0).says(
+        "with set faulty.c:7#1:a=-1, its output is another; it exits with status 0 as before",
+    );
+    // The program's own output is that of the run as it was.
+    assert_eq!(ran.out, "1\n");
+    run(&["faulty.c:7#1:a=1"], &["0", "1"]).says("its output is the same");
+    // Named in any order, changes are made in that of the run; the second undoes the first.
+    run(&["faulty.c:8#1:a=1", "faulty.c:7#1:a=-1"], &["0", "1"]).says("its output is the same");
+    let ran = place.say(&[
+        "replay",
+        "--set",
+        "faulty.c:7#1:x=5",
+        "--set",
+        "faulty.c:10#1:a=8",
+    ]);
+    assert_eq!(ran.exits(0).out, "9\n");
+    run(&["faulty.c:99#1:a=1"], &["0", "1"])
+        .exits(2)
+        .says("there is no code at");
+    run(&["faulty.c:7#1:[0x10]:4=1"], &["0", "1"])
+        .exits(2)
+        .says("there is no memory at 0x10");
+    run(&["nonsense"], &["0", "1"])
+        .exits(2)
+        .says("no `#` in it");
+    place
+        .say(&["replay", "--to", "5", "--set", "faulty.c:7#1:a=1"])
+        .exits(2)
+        .says("leave --to out");
+    // A change that ends the failure, and one that makes one.
+    place.build(
+        "status",
+        "int main(void)\n{\n    int n = 3;\n    volatile int *p = &n;\n    return *p;\n}\n",
+        &["-g", "-O0"],
+    );
+    let status = place.path("status").display().to_string();
+    place
+        .say(&["run", "--set", "status.c:5#1:n=0", "--", &status])
+        .exits(0)
+        .says("the failure is gone");
+    place
+        .say(&["run", "--set", "status.c:5#1:p=0", "--", &status])
+        .says("dies of SIGSEGV, not as before");
 }
 
 #[test]
@@ -89,7 +182,7 @@ fn variables_can_be_set_by_name() {
     let place = place();
     place.say(&["locate", &suite(&place), "-q"]).exits(1);
     let ran = place.say(&["replay", "suite.D", "--set", "faulty.c:7#1:a=-1"]);
-    ran.exits(0).says("the output is as expected");
+    ran.exits(0).says("its output is as expected");
     assert_eq!(ran.out, "-1\n");
     let ran = place.say(&["replay", "suite.D", "--set", "faulty.c:7#1:a=5"]);
     ran.says("another, but not the expected one");
@@ -105,6 +198,98 @@ fn variables_can_be_set_by_name() {
         .say(&["replay", "suite.D", "--set", "faulty.c:999#1:a=5"])
         .exits(2)
         .says("there is no code at");
+}
+
+/// Of a call that should not be there no value tells, but leaving it out does.
+#[test]
+fn an_extra_call_is_found() {
+    let place = Place::new();
+    place.build(
+        "extra",
+        r#"#include <stdio.h>
+#include <stdlib.h>
+static int n;
+static void bump(void)
+{
+    n += 7;
+}
+int main(int argc, char **argv)
+{
+    n = atoi(argv[1]);
+    if (argc > 2)
+        bump();
+    printf("%d\n", n);
+    return 0;
+}
+"#,
+        &["-g", "-O0"],
+    );
+    let mut suite = "program = \"extra\"\n".to_owned();
+    for (args, out) in [("3", 3), ("4 x", 4), ("5 x", 5)] {
+        suite += &format!("[[test]]\nargs = \"{args}\"\nexpected = \"{out}\\n\"\n");
+    }
+    fs::write(place.path("extra.toml"), &suite).expect("a suite");
+    let path = place.path("extra.toml").display().to_string();
+    let report = json(&place.say(&["locate", &path, "--json", "-q"]).exits(1).out);
+    let lines = report["ranking"].as_array().expect("lines");
+    let line = lines.iter().find(|l| l["line"] == 12).expect("the call");
+    assert_eq!(line["suspiciousness"], 2);
+    let evidence = &line["evidence"][0];
+    assert_eq!(evidence["is_call"], true);
+    let command: Vec<String> =
+        serde_json::from_value(evidence["command"].clone()).expect("a command");
+    assert!(command[4].ends_with("#1:skip"), "{command:?}");
+    let args: Vec<&str> = command[1..].iter().map(String::as_str).collect();
+    let shown = place.say(&args);
+    shown.exits(0).says("its output is as expected");
+    // The predicate above it is shown as a branch.
+    let line = lines.iter().find(|l| l["line"] == 11).expect("the branch");
+    assert_eq!(line["evidence"][0]["command"][3], "--switch");
+}
+
+/// A number may look like an address, and a pointer may be null in all tests.
+#[test]
+fn addresses_are_told_by_type_and_origin() {
+    let place = Place::new();
+    place.build(
+        "look",
+        r#"#include <stdio.h>
+#include <stdlib.h>
+static char *none;
+int main(int argc, char **argv)
+{
+    unsigned long n = atoi(argv[1]);
+    unsigned long h = n * 0x7ff100000001;
+    char *p = none;
+    if (p)
+        h++;
+    printf("%lu\n", h);
+    return 0;
+}
+"#,
+        &["-g", "-O0"],
+    );
+    let right = 0x7ff1_0000_0001u64;
+    let mut suite = "program = \"look\"\n".to_owned();
+    for n in [1, 0] {
+        suite += &format!("[[test]]\nargs = \"{n}\"\nexpected = \"{right}\\n\"\n");
+    }
+    fs::write(place.path("look.toml"), &suite).expect("a suite");
+    let path = place.path("look.toml").display().to_string();
+    let report = json(&place.say(&["locate", &path, "--json", "-q"]).exits(1).out);
+    let line = |n: u64| {
+        let lines = report["ranking"].as_array().expect("lines");
+        let line = lines.iter().find(|l| l["line"] == n);
+        line.expect("it is executed")["suspiciousness"].as_u64()
+    };
+    // The product looks like an address and is none; replacing it where it is printed mends the output.
+    assert_eq!(line(11), Some(1));
+    assert_eq!(line(7), Some(1));
+    // The pointers are null throughout, and still not replaced.
+    assert_eq!(line(8), Some(0));
+    let pointers = &report["search"]["pointers"];
+    assert!(pointers["by_type"].as_u64() >= Some(3), "{pointers}");
+    assert!(pointers["by_origin"].as_u64() >= Some(1), "{pointers}");
 }
 
 #[test]

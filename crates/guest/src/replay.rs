@@ -448,7 +448,8 @@ impl Replay {
             if self.interrupted_from_outside() {
                 return Ok(Halt::Interrupted);
             }
-            if step - first_step >= self.limits.steps {
+            // An edited run of several threads may be put back to the step of a recorded event.
+            if step.saturating_sub(first_step) >= self.limits.steps {
                 return Ok(Halt::Limit("steps"));
             }
             if begun.elapsed() >= self.limits.time {

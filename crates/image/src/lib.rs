@@ -52,6 +52,7 @@ mod unit;
 mod unwind;
 mod variables;
 mod view;
+mod words;
 
 pub use backtrace::{Argument, Frame};
 pub use error::Error;

@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use crate::Statement;
-use crate::rank::{Counts, Formula, Ranked, rank};
+use crate::rank::{Counts, Formula, Ranked, Weight, rank};
 
 /// Statements that must differ for a list to be a new one.
 pub const DIFFERENT: usize = 10;
@@ -30,10 +30,11 @@ pub enum Recompute {
 }
 
 /// What is known of one failing run.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Failing {
     pub executed: BTreeSet<Statement>,
-    pub mended_at: BTreeSet<Statement>,
+    /// Statements with evidence, and how late in the run that is.
+    pub mended_at: BTreeMap<Statement, f64>,
 }
 
 /// The list from those failing runs that `considered` names.
@@ -46,15 +47,12 @@ pub fn list(
 ) -> Vec<Ranked> {
     let runs: Vec<&Failing> = failing.iter().filter(|f| considered(f)).collect();
     let mut counts: BTreeMap<Statement, Counts> = BTreeMap::new();
-    let mut evidence: BTreeMap<Statement, u32> = BTreeMap::new();
     for run in &runs {
         for &s in &run.executed {
             counts.entry(s).or_default().failed += 1;
         }
-        for &s in &run.mended_at {
-            *evidence.entry(s).or_default() += 1;
-        }
     }
+    let evidence = weigh(runs.iter().copied());
     for (s, c) in &mut counts {
         c.passed = passed.get(s).copied().unwrap_or(0);
     }
@@ -63,6 +61,17 @@ pub fn list(
         passed: all_passed,
     };
     rank(&counts, all, &evidence, formula)
+}
+
+/// The evidence of several runs.
+pub fn weigh<'a>(runs: impl Iterator<Item = &'a Failing>) -> BTreeMap<Statement, Weight> {
+    let mut out: BTreeMap<Statement, Weight> = BTreeMap::new();
+    for (&s, late) in runs.flat_map(|r| &r.mended_at) {
+        let weight = out.entry(s).or_default();
+        weight.runs += 1;
+        weight.late += late;
+    }
+    out
 }
 
 /// One list for each statement that a failing run executes. Lists of statements that the same runs
@@ -128,10 +137,9 @@ mod tests {
     use super::*;
 
     fn run(executed: &[u32], mended_at: &[u32]) -> Failing {
-        let set = |l: &[u32]| l.iter().map(|&s| Statement(s)).collect();
         Failing {
-            executed: set(executed),
-            mended_at: set(mended_at),
+            executed: executed.iter().map(|&s| Statement(s)).collect(),
+            mended_at: mended_at.iter().map(|&s| (Statement(s), 0.0)).collect(),
         }
     }
 

@@ -15,12 +15,14 @@
 #![forbid(unsafe_code)]
 
 pub mod faults;
+mod origin;
 mod profile;
 pub mod rank;
 mod search;
 mod shape;
 pub mod trials;
 
+pub use origin::Pointer;
 pub use profile::{Address, Entry, Event, Instance, Observer, Profile, Run};
 pub use search::{
     Desk, Laboratory, Limit, Outcome, Progress, Reduction, Search, SearchState, Tally,

@@ -51,35 +51,51 @@ pub struct Ranked {
     pub suspiciousness: u32,
     /// What the formula gives.
     pub coverage: f64,
+    /// How late in the runs the evidence is, from 0 to 1: a late change leaves more of the run as it was.
+    pub late: f64,
     /// All that are tied have the rank of the last of them: so many must be looked at.
     pub rank: usize,
 }
 
-/// Ranks by the number of failing runs with evidence, ties by coverage. Statements that no failing
+/// What replacements say against a statement.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Weight {
+    pub runs: u32,
+    /// Where the evidence is, added up over the runs as parts of their length.
+    pub late: f64,
+}
+
+/// Ranks by the number of failing runs with evidence, ties by coverage, and what is tied then by how late the evidence
+/// is: of two changes that mend a run, the one after which less of the run is left says more. Statements that no failing
 /// run executes are left out: none of them can be to blame.
 pub fn rank(
     counts: &BTreeMap<Statement, Counts>,
     all: Counts,
-    evidence: &BTreeMap<Statement, u32>,
+    evidence: &BTreeMap<Statement, Weight>,
     formula: Formula,
 ) -> Vec<Ranked> {
-    let mut list: Vec<Ranked> = counts
-        .iter()
-        .filter(|(_, c)| c.failed > 0)
-        .map(|(&statement, &c)| Ranked {
+    let of = |(&statement, &c): (&Statement, &Counts)| {
+        let weight = evidence.get(&statement).copied().unwrap_or_default();
+        Ranked {
             statement,
-            suspiciousness: evidence.get(&statement).copied().unwrap_or(0),
+            suspiciousness: weight.runs,
             coverage: formula.apply(c, all),
+            late: weight.late / f64::from(weight.runs.max(1)),
             rank: 0,
-        })
-        .collect();
+        }
+    };
+    let executed = counts.iter().filter(|(_, c)| c.failed > 0);
+    let mut list: Vec<Ranked> = executed.map(of).collect();
     let tied = |a: &Ranked, b: &Ranked| {
-        a.suspiciousness == b.suspiciousness && (a.coverage - b.coverage).abs() < 1e-12
+        a.suspiciousness == b.suspiciousness
+            && (a.coverage - b.coverage).abs() < 1e-12
+            && (a.late - b.late).abs() < 1e-12
     };
     list.sort_by(|a, b| {
         b.suspiciousness
             .cmp(&a.suspiciousness)
             .then(b.coverage.total_cmp(&a.coverage))
+            .then(b.late.total_cmp(&a.late))
             .then(a.statement.cmp(&b.statement))
     });
     let mut begin = 0;
@@ -119,12 +135,19 @@ mod tests {
             passed: 2,
         };
         let counts = counts(&[(1, 2, 2), (2, 2, 2), (3, 2, 0), (4, 0, 2), (5, 1, 1)]);
-        let evidence = BTreeMap::from([(Statement(1), 2), (Statement(2), 2)]);
+        let weight = |late| Weight { runs: 2, late };
+        let evidence = BTreeMap::from([(Statement(1), weight(1.0)), (Statement(2), weight(1.0))]);
         let got: Vec<(u32, usize)> = rank(&counts, all, &evidence, Formula::Tarantula)
             .iter()
             .map(|r| (r.statement.0, r.rank))
             .collect();
         assert_eq!(got, [(1, 2), (2, 2), (3, 3), (5, 4)]);
+        let evidence = BTreeMap::from([(Statement(1), weight(0.5)), (Statement(2), weight(1.0))]);
+        let got: Vec<(u32, usize)> = rank(&counts, all, &evidence, Formula::Tarantula)
+            .iter()
+            .map(|r| (r.statement.0, r.rank))
+            .collect();
+        assert_eq!(got, [(2, 1), (1, 2), (3, 3), (5, 4)]);
     }
 
     #[test]

@@ -4,18 +4,23 @@
 //! spanning values can be switched off: statements without a pair in a run that has any are not
 //! looked at in later runs (the *working set*; it supposes a single fault), and a statement that
 //! has a pair in a run is not looked at again in that run. A run is searched in rounds over its
-//! whole length, so that an interrupted search has seen all of it, and each round is handed to a
-//! [`Laboratory`], which may try several at a time.
+//! whole length, the likeliest executions first, so that an interrupted search has seen all of it,
+//! and each round is handed to a [`Laboratory`], which may try several at a time.
+//!
+//! If time is short, each run gets its share of what is left, and those that did not get done are
+//! gone on with when all have had theirs: what several runs say is worth more than all of one. What
+//! has a pair in an earlier run comes first.
 
 use std::collections::BTreeSet;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 
 use crate::Statement;
 use crate::profile::{Profile, Run};
-use crate::trials::{Alternatives, Ivmp, Trial, round_of, trials};
+use crate::trials::{Alternatives, Ivmp, Trial, rounds, trials};
 
 /// How an experiment came out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,7 +130,17 @@ pub struct RunState {
     pub round: u32,
     /// Trials of that round before which all are done.
     pub prefix: usize,
+    pub begun: Option<Begun>,
     pub ivmps: Vec<Ivmp>,
+}
+
+/// What a run's order of trials depends on, as it was when the run was begun: it may be gone on with later.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Begun {
+    /// Statements that had a pair in an earlier run.
+    pub favoured: BTreeSet<Statement>,
+    /// The working set.
+    pub working: Option<BTreeSet<Statement>>,
 }
 
 impl RunState {
@@ -141,6 +156,8 @@ pub struct Search<'a> {
     /// The statement that an entry of the profile belongs to.
     pub statement: &'a (dyn Fn(u32) -> Option<Statement> + Sync),
     pub reduction: Reduction,
+    /// When to be done.
+    pub deadline: Option<Instant>,
 }
 
 impl Search<'_> {
@@ -153,51 +170,89 @@ impl Search<'_> {
     ) -> Result<bool, L::Error> {
         let alternatives = Alternatives::new(self.profile);
         state.runs.resize_with(self.runs.len(), RunState::default);
-        for (n, run) in self.runs.iter().enumerate() {
-            if state.runs[n].complete {
-                continue;
+        loop {
+            let mut left = state.runs.iter().filter(|r| !r.complete).count();
+            if left == 0 {
+                return Ok(true);
             }
-            let last = run.instances.iter().map(|i| round_of(i.nth)).max();
-            for round in state.runs[n].round..=last.unwrap_or(0) {
-                state.runs[n].round = round;
-                let working = state.working.clone();
-                let statement = |entry| {
-                    let s = (self.statement)(entry)?;
-                    working.as_ref().is_none_or(|w| w.contains(&s)).then_some(s)
-                };
-                let spanning = self.reduction.spanning;
-                let list = trials(
-                    self.profile,
-                    &alternatives,
-                    run,
-                    round,
-                    spanning,
-                    &statement,
-                );
-                let desk = Sweep::new(self, n, round, &list, state, progress);
-                let result = laboratory.sweep(n, &list, &desk);
-                let (ivmps, tally, prefix) = desk.finish();
-                let stopped = prefix < list.len();
-                let this = &mut state.runs[n];
-                this.ivmps.extend(ivmps);
-                this.prefix = if stopped { prefix } else { 0 };
-                state.tally = tally;
-                result?;
-                if stopped {
-                    return Ok(false);
+            for n in 0..self.runs.len() {
+                if state.runs[n].complete {
+                    continue;
+                }
+                let now = Instant::now();
+                let share = self
+                    .deadline
+                    .map(|d| now + d.saturating_duration_since(now) / left as u32);
+                left -= 1;
+                self.run(n, state, &alternatives, laboratory, progress, share)?;
+                let late = self.deadline.is_some_and(|d| Instant::now() >= d);
+                if progress.stopped() || late {
+                    return Ok(state.runs.iter().all(|r| r.complete));
                 }
             }
+        }
+    }
+
+    /// Searches one run until it is complete or its time is over.
+    fn run<L: Laboratory>(
+        &self,
+        n: usize,
+        state: &mut SearchState,
+        alternatives: &Alternatives,
+        laboratory: &L,
+        progress: &dyn Progress,
+        deadline: Option<Instant>,
+    ) -> Result<(), L::Error> {
+        let run = self.runs[n];
+        if state.runs[n].begun.is_none() {
+            let earlier = state.runs.iter().flat_map(|r| &r.ivmps);
+            state.runs[n].begun = Some(Begun {
+                favoured: earlier.map(|i| i.statement).collect(),
+                working: state.working.clone(),
+            });
+        }
+        let Begun { favoured, working } = state.runs[n].begun.clone().unwrap_or_default();
+        let is_favoured = |entry| (self.statement)(entry).is_some_and(|s| favoured.contains(&s));
+        let order = rounds(self.profile, run, &is_favoured);
+        let last = order.iter().max().copied().unwrap_or(0);
+        for round in state.runs[n].round..=last {
+            state.runs[n].round = round;
+            let statement = |entry| {
+                let s = (self.statement)(entry)?;
+                working.as_ref().is_none_or(|w| w.contains(&s)).then_some(s)
+            };
+            let list = trials(
+                self.profile,
+                alternatives,
+                run,
+                &order,
+                round,
+                self.reduction.spanning,
+                &statement,
+            );
+            let desk = Sweep::new(self, n, round, &list, state, progress, deadline);
+            let result = laboratory.sweep(n, &list, &desk);
+            let (ivmps, tally, prefix) = desk.finish();
+            let stopped = prefix < list.len();
             let this = &mut state.runs[n];
-            this.complete = true;
-            let mended = this.statements();
-            if self.reduction.working_set && !mended.is_empty() {
-                state.working = Some(match state.working.take() {
-                    None => mended,
-                    Some(w) => w.intersection(&mended).copied().collect(),
-                });
+            this.ivmps.extend(ivmps);
+            this.prefix = if stopped { prefix } else { 0 };
+            state.tally = tally;
+            result?;
+            if stopped {
+                return Ok(());
             }
         }
-        Ok(true)
+        let this = &mut state.runs[n];
+        this.complete = true;
+        let mended = this.statements();
+        if self.reduction.working_set && !mended.is_empty() {
+            state.working = Some(match state.working.take() {
+                None => mended,
+                Some(w) => w.intersection(&mended).copied().collect(),
+            });
+        }
+        Ok(())
     }
 
     /// How many replacements the full search of all runs would try.
@@ -216,6 +271,7 @@ struct Sweep<'a> {
     trials: &'a [Trial],
     begin: usize,
     progress: &'a dyn Progress,
+    deadline: Option<Instant>,
     inner: Mutex<Inner>,
     finished: AtomicU64,
 }
@@ -235,6 +291,7 @@ impl<'a> Sweep<'a> {
         trials: &'a [Trial],
         state: &SearchState,
         progress: &'a dyn Progress,
+        deadline: Option<Instant>,
     ) -> Self {
         let begin = state.runs[run].prefix.min(trials.len());
         let mut done = vec![false; trials.len()];
@@ -246,6 +303,7 @@ impl<'a> Sweep<'a> {
             trials,
             begin,
             progress,
+            deadline,
             inner: Mutex::new(Inner {
                 mended: state.runs[run].statements(),
                 ivmps: Vec::new(),
@@ -312,6 +370,6 @@ impl Desk for Sweep<'_> {
     }
 
     fn stopped(&self) -> bool {
-        self.progress.stopped()
+        self.progress.stopped() || self.deadline.is_some_and(|d| Instant::now() >= d)
     }
 }

@@ -189,6 +189,30 @@ impl Shape {
         self.defines.truncate(MOST);
     }
 
+    pub fn is_call(&self) -> bool {
+        matches!(
+            self.insn.flow_control(),
+            FlowControl::Call | FlowControl::IndirectCall
+        )
+    }
+
+    /// Behind a call, it reads what the call returns.
+    pub(crate) fn takes_result(&self) -> bool {
+        let results = [Register::RAX, Register::XMM0, Register::ST0];
+        let mut factory = InstructionInfoFactory::new();
+        let info = factory.info(&self.insn);
+        let mut used = info.used_registers().iter();
+        used.any(|u| {
+            let r = u.register();
+            let full = if r.is_vector_register() {
+                Register::XMM0 + (r.number() as u32)
+            } else {
+                r.full_register()
+            };
+            reads(u.access()) && results.contains(&full)
+        })
+    }
+
     /// Execution always goes on behind it.
     pub fn falls_through(&self) -> bool {
         self.falls_through

@@ -2,7 +2,8 @@
 //!
 //! At each execution of an instruction in a failing run, the values that it uses can be replaced
 //! before it and those that it defines after it, by any set of values that the profile has for it;
-//! a conditional branch can be made to go the other way if it ever did. That is the full search.
+//! a conditional branch can be made to go the other way if it ever did, and a call whose result
+//! nobody takes can be left out. That is the full search.
 //!
 //! *Spanning values* are the lossy reduction: of the alternatives to one value, only the smallest,
 //! the largest, and the two nearest are tried, since where any helps one of these nearly always
@@ -15,6 +16,7 @@ use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
 use crate::Statement;
+use crate::origin::Pointer;
 use crate::profile::{Entry, Instance, Profile, Run, Values};
 use crate::shape::{Location, Operand, Place, signed};
 
@@ -22,7 +24,7 @@ use crate::shape::{Location, Operand, Place, signed};
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Change {
     Set(Vec<(Location, u64)>),
-    /// The branch that is next goes the other way, which leads here.
+    /// The branch that is next goes the other way, or the call is left out, which leads here.
     Branch(u64),
 }
 
@@ -106,7 +108,11 @@ struct Side {
 }
 
 impl Side {
-    fn new(operands: &[Operand], pointers: &[bool], values: impl Iterator<Item = Values>) -> Side {
+    fn new(
+        operands: &[Operand],
+        pointers: &[Option<Pointer>],
+        values: impl Iterator<Item = Values>,
+    ) -> Side {
         let mut all: Vec<Values> = values.collect();
         all.sort_unstable();
         let sorted = operands
@@ -122,7 +128,10 @@ impl Side {
             })
             .collect();
         Side {
-            pointers: pointers[..operands.len()].to_vec(),
+            pointers: pointers[..operands.len()]
+                .iter()
+                .map(Option::is_some)
+                .collect(),
             all,
             sorted,
         }
@@ -181,12 +190,12 @@ pub struct Alternatives {
 
 impl Alternatives {
     pub fn new(profile: &Profile) -> Alternatives {
-        let used = |e: &Entry| Side::new(&e.shape.uses, &e.pointers_used, e.used.iter().copied());
+        let used = |e: &Entry| Side::new(&e.shape.uses, &e.pointers_used, e.used.keys().copied());
         let defined = |e: &Entry| {
             Side::new(
                 &e.shape.defines,
                 &e.pointers_defined,
-                e.defined.iter().copied(),
+                e.defined.keys().copied(),
             )
         };
         Alternatives {
@@ -205,27 +214,67 @@ impl Alternatives {
             } else {
                 0
             };
-            others(self.used[e].all.len()) + defined + u64::from(flips(&profile.entries[e], i))
+            let detour = detour(&profile.entries[e], i).is_some();
+            others(self.used[e].all.len()) + defined + u64::from(detour)
         };
         run.instances.iter().map(of).sum()
     }
 }
 
-fn flips(entry: &Entry, instance: &Instance) -> bool {
-    instance.taken.is_some() && entry.outcomes == [true, true]
+/// Where else execution could go on.
+fn detour(entry: &Entry, instance: &Instance) -> Option<u64> {
+    let shape = &entry.shape;
+    match (shape.branch, instance.taken) {
+        (Some(_), Some(true)) if entry.outcomes == [true, true] => Some(shape.next),
+        (Some(target), Some(false)) if entry.outcomes == [true, true] => Some(target),
+        _ => entry.skippable.then_some(shape.next),
+    }
 }
 
-/// Which executions of an instruction belong to a round: the first, then up to the fourth, up to
-/// the sixteenth, and so on, so that every statement has been tried before many executions of one.
-pub fn round_of(nth: u32) -> u32 {
+/// The first, then up to the fourth, up to the sixteenth, and so on.
+fn step_of(nth: u32) -> u32 {
     (u32::BITS - (nth - 1).leading_zeros()).div_ceil(2)
 }
 
-/// The trials of one round of one run, in the order of the run.
+/// Values that some passing test has come so much later than those that none has.
+const COMMON: u32 = 2;
+
+/// Steps that are little.
+const NEAR: u64 = 1_000_000;
+
+/// In which round each instance of a run is looked at. Every statement is tried before many executions of one, branches
+/// before values, since each is one trial, and first what no passing test has: executions that differ from all of
+/// those are the likely ones, wherever in the run they are. Statements that are favoured count as such. In a long run
+/// what is far from the end comes later: an experiment takes the rest of the run, and most of a run is over before
+/// anything is wrong.
+pub fn rounds(profile: &Profile, run: &Run, favoured: &dyn Fn(u32) -> bool) -> Vec<u32> {
+    let mut novel: FxHashMap<u32, u32> = FxHashMap::default();
+    let end = run.instances.last().map_or(0, |i| i.step);
+    let far = |i: &Instance| {
+        step_of(u32::try_from((end - i.step.min(end)) / NEAR + 1).unwrap_or(u32::MAX))
+    };
+    let mut kind = |i: &Instance| {
+        let entry = &profile.entries[i.entry as usize];
+        let values = u32::from(entry.shape.branch.is_none() && !entry.skippable);
+        if favoured(i.entry) {
+            return values + step_of(i.nth);
+        }
+        if profile.is_novel(i) {
+            let nth = novel.entry(i.entry).or_default();
+            *nth += 1;
+            return values + step_of(*nth);
+        }
+        values * (1 + COMMON) + step_of(i.nth)
+    };
+    run.instances.iter().map(|i| kind(i) + far(i)).collect()
+}
+
+/// The trials of one round of one run, in the order of the run; `rounds` has the round of each instance.
 pub fn trials(
     profile: &Profile,
     alternatives: &Alternatives,
     run: &Run,
+    rounds: &[u32],
     round: u32,
     spanning: bool,
     statement: &dyn Fn(u32) -> Option<Statement>,
@@ -253,7 +302,7 @@ pub fn trials(
         });
     };
     for (n, instance) in run.instances.iter().enumerate() {
-        if round_of(instance.nth) != round {
+        if rounds[n] != round {
             continue;
         }
         let Some(statement) = statement(instance.entry) else {
@@ -266,9 +315,7 @@ pub fn trials(
             instance: n as u32,
             when,
         };
-        if let (true, Some(target)) = (flips(entry, instance), entry.shape.branch) {
-            let taken = instance.taken == Some(true);
-            let other = if taken { entry.shape.next } else { target };
+        if let Some(other) = detour(entry, instance) {
             add(instance.step, Change::Branch(other), source(When::Before));
         }
         let mut side = |side: &Side, operands: &[Operand], original: &Values, when: When| {
@@ -339,9 +386,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rounds() {
-        let rounds: Vec<u32> = [1, 2, 4, 5, 16, 17, 64, 65].map(round_of).to_vec();
-        assert_eq!(rounds, [0, 1, 1, 2, 2, 3, 3, 4]);
+    fn steps() {
+        let steps: Vec<u32> = [1, 2, 4, 5, 16, 17, 64, 65].map(step_of).to_vec();
+        assert_eq!(steps, [0, 1, 1, 2, 2, 3, 3, 4]);
     }
 
     #[test]
@@ -372,7 +419,7 @@ mod tests {
         };
         let of = |n: u64| [n, 0, 0, 0];
         let values = [2, 4, 5, 9, 11, 12, 18, 22, 24, 34, 56].map(of);
-        let side = Side::new(&[operand], &[false], values.into_iter());
+        let side = Side::new(&[operand], &[None], values.into_iter());
         let mut got: Vec<u64> = side
             .alternatives(&[operand], &of(11), true)
             .iter()

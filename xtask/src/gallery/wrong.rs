@@ -221,12 +221,14 @@ fn tidy(shelf: &Shelf) -> Result<()> {
         &[
             Test {
                 name: "plain",
-                expected: "line 1 column 35 - Warning: discarding unexpected </b>\n",
+                expected: "line 1 column 32 - Warning: inserting implicit <body>\n\
+                           line 1 column 36 - Warning: discarding unexpected </b>\n",
                 ..options(&["-e", "-q", "-f", "/dev/stdout", "m.html"])
             },
             Test {
                 name: "with names",
-                expected: "line 1 column 35 - Warning: discarding unexpected </b> (DISCARDING_UNEXPECTED)\n",
+                expected: "line 1 column 32 - Warning: inserting implicit <body> (INSERTING_TAG)\n\
+                           line 1 column 36 - Warning: discarding unexpected </b> (DISCARDING_UNEXPECTED)\n",
                 ..options(&[
                     "-e",
                     "-q",

@@ -4,7 +4,7 @@
 //! that is answered from a replay, so going back is going to an earlier step: [`Session`] knows the
 //! positions of a run as (timeline, step). `travel.rs` moves the guest, `timeline.rs` keeps apart
 //! what is the recording's and what was changed, `statement.rs` finds the code of a statement that is
-//! to be switched or suppressed, `surroundings.rs` shows what a debugger looks for in `/proc`.
+//! to be switched or suppressed, `set.rs` sets values, `surroundings.rs` shows what a debugger looks for in `/proc`.
 //!
 //! Breakpoints are stops of the engine: the guest's code is never patched, so memory reads as it is.
 //!
@@ -13,6 +13,7 @@
 mod crash;
 mod detectors;
 mod library;
+mod set;
 mod slices;
 mod statement;
 mod surroundings;
@@ -38,9 +39,10 @@ use crate::store::{Finished, Store};
 pub use crash::{CameFrom, Writer};
 pub use detectors::Detector;
 pub use library::{Condition, LibraryBreak};
-pub use statement::{EditKind, EditRequest, Times, TryReport};
+pub use statement::{Alteration, EditKind, EditRequest, Times, TryReport};
 pub use timeline::{CheckpointInfo, EditInfo, TimelineInfo};
 
+pub(crate) use set::location_put;
 pub(crate) use statement::try_edits;
 pub(crate) use surroundings::changed_files;
 

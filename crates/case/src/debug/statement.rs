@@ -22,8 +22,10 @@ use serde::Serialize;
 use super::timeline::What;
 use super::{Go, Session, Why};
 use crate::Error;
+use crate::locate::expected;
 use crate::meta::Ended;
 use crate::replay::{Audience, Stream};
+use crate::set::SetRequest;
 use crate::store::{RecordingName, Store};
 use crate::trace::{Action, Values};
 
@@ -186,7 +188,7 @@ impl Session {
     }
 
     /// The addresses at which an instance of a line begins, in the files that are mapped.
-    fn line_starts(&mut self, file: &str, line: u32) -> Result<Option<Vec<u64>>, Error> {
+    pub(super) fn line_starts(&mut self, file: &str, line: u32) -> Result<Option<Vec<u64>>, Error> {
         let mut starts = self.program()?.line_starts(Path::new(file));
         Ok(starts.remove(&line).map(|s| s.into_iter().collect()))
     }
@@ -229,7 +231,7 @@ impl Session {
     }
 
     /// Goes to the `nth` time, from here on and with here, that an address is reached and `counts`.
-    fn find(
+    pub(super) fn find(
         &mut self,
         at: &[u64],
         nth: u64,
@@ -369,6 +371,29 @@ impl Session {
         Ok(())
     }
 
+    fn alter(&mut self, what: &Alteration) -> Result<u64, Error> {
+        match what {
+            Alteration::Statement(edit) => self.edit(edit),
+            Alteration::Set(set) => self.set(set),
+        }
+    }
+
+    /// Changes in the order in which they take effect: each makes what comes behind it another run.
+    fn in_order(&mut self, edits: &[Alteration]) -> Result<Vec<Alteration>, Error> {
+        let mut list: Vec<(u64, &Alteration)> = Vec::new();
+        for e in edits {
+            let step = match edits.len() {
+                1 => 0,
+                // It may be that only another change leads to its place.
+                _ => self.alter(e).unwrap_or(u64::MAX),
+            };
+            self.timeline(0)?;
+            list.push((step, e));
+        }
+        list.sort_by_key(|(step, _)| *step);
+        Ok(list.into_iter().map(|(_, e)| e.clone()).collect())
+    }
+
     /// Lets the guest go on elsewhere.
     fn jump(&mut self, here: u64, request: &EditRequest, to: u64) -> Result<(), Error> {
         let mut regs = self.replay.regs();
@@ -441,7 +466,23 @@ fn predicate(request: &EditRequest, stretches: &[Stretch]) -> Result<Predicate, 
     }
 }
 
-/// What a run with changed statements came to.
+/// Something that is changed in a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Alteration {
+    Statement(EditRequest),
+    Set(SetRequest),
+}
+
+impl fmt::Display for Alteration {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Alteration::Statement(edit) => edit.fmt(f),
+            Alteration::Set(set) => write!(f, "set {set}"),
+        }
+    }
+}
+
+/// What a run with changes came to.
 #[derive(Clone, Debug, Serialize)]
 pub struct TryReport {
     pub recording: RecordingName,
@@ -454,6 +495,8 @@ pub struct TryReport {
     pub failure_gone: bool,
     /// This one fails, and the recorded run did not.
     pub failure_new: bool,
+    /// Output and status are what the test should give, if that is known.
+    pub as_expected: Option<bool>,
     /// Why the changed run left the recording, if it did.
     pub left: Option<String>,
 }
@@ -481,11 +524,11 @@ impl Audience for Keeping {
     }
 }
 
-/// Runs a recording with changed statements, and says what that changes.
+/// Runs a recording with changes, and says what that changes.
 pub(crate) fn try_edits(
     store: &Store,
     recording: Option<&str>,
-    edits: &[EditRequest],
+    edits: &[Alteration],
     audience: Rc<dyn Audience>,
 ) -> Result<TryReport, Error> {
     let keeping = Rc::new(Keeping {
@@ -494,8 +537,8 @@ pub(crate) fn try_edits(
     });
     let mut session = super::debug(store, recording, keeping.clone())?;
     let mut list = Vec::new();
-    for e in edits {
-        session.edit(e)?;
+    for e in session.in_order(edits)? {
+        session.alter(&e)?;
         list.push(e.to_string());
     }
     session.goto(0)?;
@@ -518,6 +561,7 @@ pub(crate) fn try_edits(
     Ok(TryReport {
         recording: RecordingName(session.name.clone()),
         edits: list,
+        as_expected: expected::met(&folder, &keeping.output.borrow(), &after),
         output_changed: *keeping.output.borrow() != recorded,
         status_changed: before != after,
         failure_gone: fails(&before) && !fails(&after),

@@ -15,6 +15,7 @@ use guest::{CheckpointId, Halt, Until, UserRegs};
 use super::Session;
 use super::statement::EditRequest;
 use crate::Error;
+use crate::set::SetRequest;
 use crate::trace::{Action, Values};
 
 /// Bytes of stack below the stack pointer that a debugger may use for a call.
@@ -55,6 +56,7 @@ struct Change {
 #[derive(Clone)]
 pub(super) enum What {
     Statement(EditRequest),
+    Set(SetRequest),
     Values,
 }
 
@@ -121,6 +123,7 @@ impl std::fmt::Display for What {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             What::Statement(request) => request.fmt(f),
+            What::Set(request) => write!(f, "set {request}"),
             What::Values => f.write_str("set memory or registers"),
         }
     }
@@ -561,6 +564,7 @@ impl Session {
             self.go(at)?;
             match &c.what {
                 What::Statement(request) => self.edit(request).map(drop)?,
+                What::Set(request) => self.set(request).map(drop)?,
                 What::Values => self.change(at, c.what.clone(), c.action.clone())?,
             }
         }

@@ -14,7 +14,7 @@ use locate::{Change, Ivmp, Location, Run, SearchState, Statement, signed};
 
 use super::observe::Observed;
 use super::recording_name;
-use super::report::{Evidence, LocateReport, ValueChange};
+use super::report::{Evidence, LocateReport, Rerun, ValueChange};
 use crate::moment::Moment;
 use crate::set::{Notation, look};
 
@@ -114,12 +114,8 @@ fn explain_run(
         if let Some(entry) = entry {
             GasFormatter::new().format(entry.shape.instruction(), &mut instruction);
         }
-        let notation = Notation {
-            pc: ivmp.pc,
-            nth: ivmp.nth,
-            when: ivmp.when,
-            change: &ivmp.change,
-        };
+        let is_call = entry.is_some_and(|e| e.shape.is_call());
+        let change = option(ivmp, observed, is_call);
         out.push((
             i,
             Evidence {
@@ -127,23 +123,52 @@ fn explain_run(
                 recording: recording.to_owned(),
                 pc: ivmp.pc,
                 instruction,
+                is_call,
                 nth: ivmp.nth,
                 when: ivmp.when,
                 step: ivmp.step,
                 values,
-                command: [
-                    "wherefore",
-                    "replay",
-                    recording,
-                    "--set",
-                    &notation.to_string(),
-                ]
-                .map(str::to_owned)
-                .to_vec(),
+                command: ["wherefore", "replay", recording]
+                    .map(str::to_owned)
+                    .into_iter()
+                    .chain(change.clone())
+                    .collect(),
+                run: Rerun {
+                    command: ["wherefore", "run"]
+                        .map(str::to_owned)
+                        .into_iter()
+                        .chain(change.clone())
+                        .chain(["--".to_owned()])
+                        .collect(),
+                    ..Rerun::default()
+                },
+                change,
             },
         ));
     }
     Ok(out)
+}
+
+/// The option that makes the change in any run of the test.
+fn option(ivmp: &Ivmp, observed: &Observed, is_call: bool) -> Vec<String> {
+    let notation = Notation {
+        pc: ivmp.pc,
+        nth: ivmp.nth,
+        when: ivmp.when,
+        change: &ivmp.change,
+        is_call,
+    };
+    if is_call || matches!(ivmp.change, Change::Set(_)) {
+        return vec!["--set".to_owned(), notation.to_string()];
+    }
+    // A line with one branch is a predicate that can be named by the line.
+    let entries = observed.profile.entries.iter().zip(&observed.statements);
+    let branches = entries.filter(|(e, s)| **s == Some(ivmp.statement) && e.shape.branch.is_some());
+    let place = match branches.count() {
+        1 => observed.lines[ivmp.statement.0 as usize].short(),
+        _ => format!("{:#x}", ivmp.pc),
+    };
+    vec!["--switch".to_owned(), format!("{place}#{}", ivmp.nth)]
 }
 
 fn values(m: &Moment<'_>, ivmp: &Ivmp, observed: &Observed, run: &Run) -> Vec<ValueChange> {

@@ -15,10 +15,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use guest::{End, Halt, Limits, OutputKind, Replay, Until};
-use locate::{Change, Desk, Laboratory, Limit, Location, Outcome, Trial};
+use locate::{Change, Desk, Laboratory, Limit, Outcome, Trial};
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::Pid;
 
+use crate::debug::location_put;
 use crate::locate::compare::Compare;
 use crate::locate::native::Wanted;
 
@@ -179,9 +180,13 @@ impl<'a> Bench<'a> {
         });
         let outcome = match halt {
             Ok(halt) => Ok(self.judge(&halt)),
-            // Something that an experiment may not do.
-            Err(guest::Error::Request(_) | guest::Error::Unsupported(_)) => Ok(Outcome::Failed),
-            Err(guest::Error::Unmapped(_)) => Ok(Outcome::Failed),
+            // Something that an experiment may not do, or threads that do not come to where they changed.
+            Err(
+                guest::Error::Request(_)
+                | guest::Error::Unsupported(_)
+                | guest::Error::Unmapped(_)
+                | guest::Error::Diverged(_),
+            ) => Ok(Outcome::Failed),
             Err(e) => Err(e),
         };
         self.output.borrow_mut().truncate(before);
@@ -234,35 +239,19 @@ impl<'a> Bench<'a> {
 }
 
 /// Changes the stopped guest.
-pub(crate) fn apply(replay: &mut Replay, change: &Change) -> Result<(), guest::Error> {
+fn apply(replay: &mut Replay, change: &Change) -> Result<(), guest::Error> {
     let mut regs = replay.regs();
+    let mut writes = Vec::new();
     match change {
         Change::Branch(to) => regs.rip = *to,
         Change::Set(list) => {
             for &(location, value) in list {
-                match location {
-                    Location::Memory { address, size } => {
-                        let bytes = value.to_le_bytes();
-                        replay.write(address, &bytes[..usize::from(size.clamp(1, 8))])?;
-                    }
-                    Location::Register { number, size, high } => {
-                        let r = guest::register_mut(&mut regs, number);
-                        *r = merge(*r, value, size, high);
-                    }
-                }
+                location_put(&mut regs, &mut writes, location, value);
             }
         }
     }
-    replay.set_regs(&regs)
-}
-
-/// A register after a write of a part of it.
-fn merge(old: u64, value: u64, size: u8, high: bool) -> u64 {
-    match (size, high) {
-        (1, true) => old & !0xff00 | (value & 0xff) << 8,
-        (1, false) => old & !0xff | value & 0xff,
-        (2, _) => old & !0xffff | value & 0xffff,
-        (4, _) => value & 0xffff_ffff,
-        _ => value,
+    for (address, bytes) in &writes {
+        replay.write(*address, bytes)?;
     }
+    replay.set_regs(&regs)
 }

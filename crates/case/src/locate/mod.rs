@@ -22,8 +22,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use ::locate::faults::{self, Failing, Recompute};
-use ::locate::rank::{Counts, Formula, Ranked, rank};
-use ::locate::{Ivmp, Progress, Reduction, Search, SearchState, Statement, Tally};
+use ::locate::rank::{Counts, Formula, Ranked, Weight, rank};
+use ::locate::{Ivmp, Pointer, Progress, Reduction, Search, SearchState, Statement, Tally};
 
 use crate::Error;
 use crate::store::Store;
@@ -31,7 +31,8 @@ use crate::store::Store;
 pub use compare::Compare;
 pub use native::TestEnd;
 pub use report::{
-    Evidence, LocateReport, RankedLine, SearchReport, TestReport, TruthReport, ValueChange,
+    Evidence, LocateReport, Pointers, RankedLine, Rerun, SearchReport, TestReport, TruthReport,
+    ValueChange,
 };
 pub use suite::{Content, Expected, Suite, Test};
 
@@ -217,6 +218,7 @@ pub(crate) fn locate(
         runs: &runs,
         statement: &statement,
         reduction,
+        deadline: request.budget.map(|b| Instant::now() + b),
     };
     let search_begun = Instant::now();
     let before = search_state.tally.tried;
@@ -227,7 +229,6 @@ pub(crate) fn locate(
         runs: runs.len(),
         begun: search_begun,
         before,
-        deadline: request.budget.map(|b| search_begun + b),
         told: Mutex::new((search_begun, BTreeMap::new())),
     };
     let complete = search
@@ -238,25 +239,22 @@ pub(crate) fn locate(
         });
     let seconds = search_begun.elapsed().as_secs_f64();
     let mut failing: Vec<Failing> = Vec::new();
-    let mut evidence: BTreeMap<Statement, u32> = BTreeMap::new();
     for (n, &t) in searched.iter().enumerate() {
-        let mended_at = search_state
-            .runs
-            .get(n)
-            .map(|r| r.statements())
-            .unwrap_or_default();
-        for &s in &mended_at {
-            *evidence.entry(s).or_default() += 1;
+        let mut mended_at: BTreeMap<Statement, f64> = BTreeMap::new();
+        for ivmp in search_state.runs.get(n).map_or(&[][..], |r| &r.ivmps) {
+            let late = ivmp.step as f64 / observed.steps[t].max(1) as f64;
+            let known = mended_at.entry(ivmp.statement).or_default();
+            *known = known.max(late);
         }
         failing.push(Failing {
             executed: observed.executed(t),
             mended_at,
         });
     }
+    let (passed, all_passed) = (facts.passed(), facts.all.passed);
     let list = match request.several {
         Some(Recompute::Partial) => {
-            let passed = facts.passed();
-            let lists = faults::lists(&failing, &passed, facts.all.passed, formula);
+            let lists = faults::lists(&failing, &passed, all_passed, formula);
             let at = if iteration == 0 {
                 faults::first(&lists)
             } else {
@@ -268,7 +266,7 @@ pub(crate) fn locate(
             .as_ref()
             .map(|p| p.list_in(&observed.lines))
             .unwrap_or_default(),
-        _ => facts.rank(&evidence, formula),
+        _ => facts.rank(&faults::weigh(failing.iter()), formula),
     };
     shown.extend(
         list.iter()
@@ -304,7 +302,7 @@ pub(crate) fn locate(
         per_second: (search_state.tally.tried - before) as f64 / seconds.max(1e-9),
         workers: workshop.cpus.len(),
         operands: observed.profile.operands(),
-        pointers: observed.profile.pointers(),
+        pointers: pointers(&observed.profile),
         overflowed: observed.profile.overflowed,
         dropped: searched.iter().map(|&t| observed.runs[t].dropped).sum(),
         iteration,
@@ -318,8 +316,37 @@ pub(crate) fn locate(
         &search_state,
         &suite.name,
     );
+    for line in &mut report.ranking {
+        for e in &mut line.evidence {
+            let test = suite.tests.iter().position(|t| t.name == e.test);
+            if let Some(t) = test {
+                rerun(&mut e.run, suite, &suite.tests[t], &judged[t].desk);
+            }
+        }
+    }
     report.seconds = begun.elapsed().as_secs_f64();
     Ok(report)
+}
+
+fn pointers(profile: &::locate::Profile) -> Pointers {
+    let [by_type, by_use, by_origin] =
+        [Pointer::Type, Pointer::Use, Pointer::Origin].map(|how| profile.pointers(how));
+    Pointers {
+        all: by_type + by_use + by_origin,
+        by_type,
+        by_use,
+        by_origin,
+    }
+}
+
+/// Completes the command that runs the program as the test does.
+fn rerun(run: &mut Rerun, suite: &Suite, test: &Test, desk: &Desk) {
+    run.folder = (!test.files.is_empty()).then(|| desk.cwd.clone());
+    run.env = test.env.clone();
+    run.command.push(suite.program.display().to_string());
+    run.command.extend(test.args.iter().cloned());
+    let empty = matches!(&test.stdin, Content::Text(text) if text.is_empty());
+    run.stdin = (!empty).then(|| desk.stdin.clone());
 }
 
 fn run_tests(suite: &Suite, home: &std::path::Path) -> Result<Vec<Judged>, Error> {
@@ -415,7 +442,7 @@ impl Facts {
 
     pub(crate) fn rank(
         &self,
-        evidence: &BTreeMap<Statement, u32>,
+        evidence: &BTreeMap<Statement, Weight>,
         formula: Formula,
     ) -> Vec<Ranked> {
         rank(&self.counts, self.all, evidence, formula)
@@ -434,7 +461,6 @@ struct Watcher<'a> {
     runs: usize,
     begun: Instant,
     before: u64,
-    deadline: Option<Instant>,
     told: Mutex<(Instant, BTreeMap<Statement, u32>)>,
 }
 
@@ -477,7 +503,7 @@ impl Progress for Watcher<'_> {
     }
 
     fn stopped(&self) -> bool {
-        self.stop.load(Ordering::Relaxed) || self.deadline.is_some_and(|d| Instant::now() >= d)
+        self.stop.load(Ordering::Relaxed)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Recording the tests and watching their replays.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -17,6 +17,8 @@ use crate::meta::{Figures, Meta};
 use crate::moment;
 use crate::run::{describe, stored_names};
 use crate::store::Store;
+use crate::threads::ThreadInfo;
+use crate::trace::executions;
 
 /// What the runs of all tests have shown.
 pub(crate) struct Observed {
@@ -31,6 +33,8 @@ pub(crate) struct Observed {
     /// The line of each entry of the profile.
     pub(crate) statements: Vec<Option<Statement>>,
     pub(crate) notes: Vec<String>,
+    /// Instructions of a long run that were not observed.
+    hot: usize,
 }
 
 impl Observed {
@@ -47,20 +51,80 @@ struct Survey {
     ranges: Vec<(u64, u64)>,
     bytes: Vec<Vec<u8>>,
     program: image::Program,
-    space: Space,
-}
-
-/// The address space, roughly: the program with its heap, and everything mapped high up.
-struct Space {
+    /// The program with its heap, roughly.
     low: u64,
     high: u64,
+    /// Where global variables have pointers.
+    pointers: Vec<u64>,
 }
 
+/// Everything else that is mapped.
 const HIGH: std::ops::Range<u64> = 0x7ff0_0000_0000..0x8000_0000_0000;
 
-impl Address for Space {
+/// Room for the variables of one function.
+const FRAME: u64 = 1 << 20;
+
+/// The frame that code stands in needs no memory to be found.
+struct NoMemory;
+
+impl image::Memory for NoMemory {
+    fn read(&self, _: u64, _: &mut [u8]) -> bool {
+        false
+    }
+}
+
+impl Address for Survey {
     fn is_address(&self, value: u64) -> bool {
         (self.low..self.high).contains(&value) || HIGH.contains(&value)
+    }
+
+    fn is_pointer(&self, event: &Event, operand: u64) -> bool {
+        let [
+            rax,
+            rcx,
+            rdx,
+            rbx,
+            rsp,
+            rbp,
+            rsi,
+            rdi,
+            r8,
+            r9,
+            r10,
+            r11,
+            r12,
+            r13,
+            r14,
+            r15,
+        ] = event.regs;
+        if !(rsp.saturating_sub(128)..rsp.saturating_add(FRAME)).contains(&operand) {
+            return self.pointers.binary_search(&operand).is_ok();
+        }
+        let registers = image::Registers {
+            rax,
+            rcx,
+            rdx,
+            rbx,
+            rsp,
+            rbp,
+            rsi,
+            rdi,
+            r8,
+            r9,
+            r10,
+            r11,
+            r12,
+            r13,
+            r14,
+            r15,
+            rip: event.pc,
+            ..image::Registers::default()
+        };
+        let frames = self.program.unwind(&registers, &NoMemory, 1);
+        frames.first().is_some_and(|frame| {
+            let list = self.program.frame_pointers(frame, &NoMemory);
+            list.binary_search(&operand).is_ok()
+        })
     }
 }
 
@@ -81,6 +145,7 @@ pub(crate) fn observe(
         lines: Vec::new(),
         statements: Vec::new(),
         notes: Vec::new(),
+        hot: 0,
     };
     let searches = matches!(request.method, Method::Replacement(_));
     let mut survey: Option<Survey> = None;
@@ -97,10 +162,23 @@ pub(crate) fn observe(
             ));
             continue;
         }
-        let (folder, figures) = record(store, request, n, j, &name)?;
-        let wrong = |error| Error::Engine {
-            name: name.clone(),
-            error,
+        let Recorded {
+            folder,
+            steps,
+            threads,
+        } = record(store, request, n, j, &name)?;
+        if searches && !j.report.passed && threads > 1 {
+            out.notes.push(format!(
+                "test {} has {threads} threads: what would change their order cannot be tried",
+                j.report.name
+            ));
+        }
+        let wrong = |error| match stop.load(Ordering::Relaxed) {
+            true => Error::Interrupted,
+            false => Error::Engine {
+                name: name.clone(),
+                error,
+            },
         };
         if survey.is_none() {
             survey = Some(look_around(&folder).map_err(wrong)?);
@@ -115,13 +193,35 @@ pub(crate) fn observe(
             (true, 0) => u32::MAX,
             (true, n) => n,
         };
-        out.runs[n] = watch(&folder, survey, &mut out.profile, keep).map_err(wrong)?;
+        out.runs[n] = if searches {
+            let watching = Watching {
+                survey,
+                keep,
+                passes: j.report.passed,
+                long: steps > LONG,
+            };
+            watching.watch(&folder, &mut out).map_err(wrong)?
+        } else {
+            let times = executions(&folder).map_err(wrong)?;
+            let mut run = Run::default();
+            for (&pc, &times) in &times {
+                let code = |pc| survey.code(pc);
+                out.profile.cover(&mut run, pc, times, &code);
+            }
+            run
+        };
         out.seen[n] = true;
-        out.steps[n] = figures.steps;
+        out.steps[n] = steps;
         if j.report.passed || !searches {
             store.delete(&name)?;
         }
         out.folders[n] = folder;
+    }
+    if out.hot > 0 {
+        out.notes.push(format!(
+            "up to {} instructions that a test executes more than {HOT} times were not looked at",
+            out.hot
+        ));
     }
     out.profile.settle();
     if let Some(survey) = &survey {
@@ -154,6 +254,12 @@ impl Observed {
     }
 }
 
+struct Recorded {
+    folder: PathBuf,
+    steps: u64,
+    threads: usize,
+}
+
 /// Records one test.
 fn record(
     store: &Store,
@@ -161,7 +267,7 @@ fn record(
     n: usize,
     j: &Judged,
     name: &str,
-) -> Result<(PathBuf, Figures), Error> {
+) -> Result<Recorded, Error> {
     let suite = &request.suite;
     let test = &suite.tests[n];
     store.make_room(name)?;
@@ -203,9 +309,14 @@ fn record(
     meta.figures = Some(figures.clone());
     meta.notes = done.notes.clone();
     meta.files = stored_names(&done.files);
+    meta.threads = done.threads.iter().map(ThreadInfo::from).collect();
     meta.write(&place.folder)
         .map_err(|e| Error::Folder(place.folder.clone(), e))?;
-    Ok((place.folder.clone(), figures))
+    Ok(Recorded {
+        folder: place.folder.clone(),
+        steps: figures.steps,
+        threads: meta.threads.len(),
+    })
 }
 
 /// Runs a test to its end to see what it maps.
@@ -243,39 +354,87 @@ fn look_around(folder: &Path) -> Result<Survey, guest::Error> {
     Ok(Survey {
         ranges,
         bytes,
+        pointers: program.global_pointers(&NoMemory),
         program,
-        space: Space {
-            low,
-            high: end.unwrap_or(low) + room,
-        },
+        low,
+        high: end.unwrap_or(low) + room,
     })
 }
 
-fn watch(
-    folder: &Path,
-    survey: &Survey,
-    profile: &mut Profile,
+/// From how many steps on a run is long, and how often an instruction is executed there that is not observed: what is
+/// at work so often is seldom what matters, and all the time would go to it.
+const LONG: u64 = 20_000_000;
+const HOT: u64 = 20_000;
+
+/// How a run is observed.
+struct Watching<'a> {
+    survey: &'a Survey,
     keep: u32,
-) -> Result<Run, guest::Error> {
-    let mut replay = Replay::open(folder, Box::new(|_, _| {}))?;
-    let code = |pc: u64| {
-        let at = survey.ranges.partition_point(|r| r.1 <= pc);
-        let (start, _) = *survey.ranges.get(at).filter(|r| r.0 <= pc)?;
-        let bytes = survey.bytes[at].get((pc - start) as usize..)?;
+    passes: bool,
+    long: bool,
+}
+
+impl Survey {
+    /// The bytes of an instruction of interest.
+    fn code(&self, pc: u64) -> Option<Vec<u8>> {
+        let at = self.ranges.partition_point(|r| r.1 <= pc);
+        let (start, _) = *self.ranges.get(at).filter(|r| r.0 <= pc)?;
+        let bytes = self.bytes[at].get((pc - start) as usize..)?;
         Some(bytes[..bytes.len().min(15)].to_vec())
-    };
-    let mut observer = Observer::new(profile, &code, &survey.space, keep);
-    let halt = replay.observe(&survey.ranges, None, &mut |seen| {
-        observer.see(&Event {
-            pc: seen.pc,
-            step: seen.step,
-            memory: seen.memory,
-            regs: seen.regs,
-            after: seen.after,
-        });
-    })?;
-    if let Halt::Interrupted = halt {
-        return Err(guest::Error::Request("interrupted".into()));
     }
-    Ok(observer.finish())
+
+    /// The code of interest without instructions that are executed very often.
+    fn without(&self, hot: &[u64]) -> Vec<(u64, u64)> {
+        let mut out = Vec::new();
+        for &(start, end) in &self.ranges {
+            let mut from = start;
+            let first = hot.partition_point(|pc| *pc < start);
+            for &pc in hot[first..].iter().take_while(|pc| **pc < end) {
+                if from < pc {
+                    out.push((from, pc));
+                }
+                // What lies within the instruction is the beginning of none.
+                from = pc + 1;
+            }
+            if from < end {
+                out.push((from, end));
+            }
+        }
+        out
+    }
+}
+
+impl Watching<'_> {
+    fn watch(&self, folder: &Path, out: &mut Observed) -> Result<Run, guest::Error> {
+        let survey = self.survey;
+        let mut hot: BTreeMap<u64, u64> = BTreeMap::new();
+        if self.long {
+            hot = executions(folder)?;
+            hot.retain(|pc, n| *n > HOT && survey.code(*pc).is_some());
+        }
+        let pcs: Vec<u64> = hot.keys().copied().collect();
+        let mut replay = Replay::open(folder, Box::new(|_, _| {}))?;
+        crate::on_interrupt(&replay.interrupter());
+        let code = |pc: u64| survey.code(pc);
+        let profile = &mut out.profile;
+        let mut observer = Observer::new(profile, &code, survey, self.keep, self.passes);
+        let halt = replay.observe(&survey.without(&pcs), None, &mut |seen| {
+            observer.see(&Event {
+                pc: seen.pc,
+                step: seen.step,
+                memory: seen.memory,
+                regs: seen.regs,
+                after: seen.after,
+            });
+        })?;
+        if let Halt::Interrupted = halt {
+            return Err(guest::Error::Request("interrupted".into()));
+        }
+        let mut run = observer.finish();
+        for (&pc, &times) in &hot {
+            profile.cover(&mut run, pc, times, &code);
+        }
+        out.hot = out.hot.max(hot.len());
+        Ok(run)
+    }
 }

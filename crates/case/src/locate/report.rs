@@ -1,5 +1,6 @@
 //! What `locate` has to say.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use locate::rank::{Formula, Ranked, score};
@@ -81,14 +82,31 @@ pub struct Evidence {
     pub recording: String,
     pub pc: u64,
     pub instruction: String,
+    /// The change is that a call is left out.
+    pub is_call: bool,
     /// Which execution of the instruction, from 1.
     pub nth: u32,
     pub when: When,
     pub step: u64,
-    /// Empty if a branch is made to go the other way.
+    /// Empty if a branch is made to go the other way or a call is left out.
     pub values: Vec<ValueChange>,
-    /// The command that shows it.
+    /// The command that shows it on the recording of the test.
     pub command: Vec<String>,
+    /// The option that makes the change in any run of the test.
+    pub change: Vec<String>,
+    /// How to run the program with it.
+    pub run: Rerun,
+}
+
+/// `wherefore run` with a change, as in the test.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Rerun {
+    /// Where the test has its files, if it has any.
+    pub folder: Option<PathBuf>,
+    pub env: BTreeMap<String, String>,
+    pub command: Vec<String>,
+    /// Absent if it is empty.
+    pub stdin: Option<PathBuf>,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -116,13 +134,25 @@ pub struct SearchReport {
     pub workers: usize,
     /// Values that instructions work on, and those left out because they are addresses.
     pub operands: usize,
-    pub pointers: usize,
+    pub pointers: Pointers,
     /// Sets of values that had no room in the profile.
     pub overflowed: u64,
     /// Executions that were not looked at because there are too many.
     pub dropped: u64,
     /// Faults mended before.
     pub iteration: u32,
+}
+
+/// Values that are addresses, by how that is known.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Pointers {
+    pub all: usize,
+    /// The variable has a pointer type.
+    pub by_type: usize,
+    /// Memory is accessed through it.
+    pub by_use: usize,
+    /// It was computed from an address, or comes from where nothing is known and memory is there.
+    pub by_origin: usize,
 }
 
 /// How the line that is at fault came out.
@@ -166,7 +196,7 @@ impl LocateReport {
         facts: &Facts,
         truth: &[(String, u32)],
     ) {
-        let none = std::collections::BTreeMap::new();
+        let none = BTreeMap::new();
         let tarantula = facts.rank(&none, Formula::Tarantula);
         let ochiai = facts.rank(&none, Formula::Ochiai);
         let of =

@@ -18,7 +18,7 @@ use super::report::Line;
 use crate::Error;
 use crate::store::Store;
 
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 3;
 const FILE: &str = "state.json";
 
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -1,9 +1,9 @@
-//! `--switch` and `--suppress`: a run with changed statements, and what that changes.
+//! `--switch`, `--suppress` and `--set`: a run with changes, and what they change.
 
 use std::rc::Rc;
 
 use anyhow::Result;
-use case::{Audience, Case, EditRequest, Stream};
+use case::{Alteration, Audience, Case, Stream};
 
 use super::json;
 use crate::args::{Changing, Telling};
@@ -12,11 +12,12 @@ use crate::render::{self, say};
 
 impl Changing {
     pub(crate) fn any(&self) -> bool {
-        !self.switch.is_empty() || !self.suppress.is_empty()
+        !self.list().is_empty()
     }
 
-    fn list(&self) -> Vec<EditRequest> {
-        self.switch.iter().chain(&self.suppress).cloned().collect()
+    fn list(&self) -> Vec<Alteration> {
+        let lists = [&self.switch, &self.suppress, &self.set];
+        lists.into_iter().flatten().cloned().collect()
     }
 }
 

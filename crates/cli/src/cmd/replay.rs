@@ -16,9 +16,9 @@ const SIGINT: i32 = 2;
 pub(crate) fn replay(case: &Case, args: &ReplayArgs, paint: Paint) -> Result<Exit> {
     let telling = &args.telling;
     if args.changing.any() {
-        if args.to.is_some() || !args.set.is_empty() {
+        if args.to.is_some() {
             anyhow::bail!(case::Error::Request(
-                "--switch and --suppress run to the end: leave --to and --set out".to_owned()
+                "--switch, --suppress and --set run to the end: leave --to out".to_owned()
             ));
         }
         let terminal = Rc::new(Terminal::new(!telling.quiet));
@@ -34,7 +34,6 @@ pub(crate) fn replay(case: &Case, args: &ReplayArgs, paint: Paint) -> Result<Exi
     let request = ReplayRequest {
         recording: args.recording.clone(),
         to: args.to,
-        set: args.set.clone(),
     };
     let result = case.replay(&request, terminal.clone());
     terminal.clear();
@@ -73,9 +72,6 @@ pub(crate) fn replay(case: &Case, args: &ReplayArgs, paint: Paint) -> Result<Exi
             }
             _ => {}
         }
-    }
-    if let Some(edited) = report.edited.as_ref().filter(|_| !telling.quiet) {
-        say(&render::edited(edited));
     }
     if telling.verbose
         && args.to.is_none()

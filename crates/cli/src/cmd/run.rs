@@ -23,7 +23,7 @@ pub(crate) fn run(case: &Case, args: &RunArgs, paint: Paint) -> Result<Exit> {
     };
     if args.changing.any() && args.chaos.is_some() {
         anyhow::bail!(case::Error::Request(
-            "--switch and --suppress change one run: leave --chaos out".to_owned()
+            "--switch, --suppress and --set change one run: leave --chaos out".to_owned()
         ));
     }
     if let Some(runs) = args.chaos {

@@ -84,7 +84,7 @@ pub(crate) fn page(report: &LocateReport) -> String {
             s.seconds,
             s.workers,
             if s.complete { "" } else { ", not finished" },
-            s.pointers,
+            s.pointers.all,
             s.operands
         );
     }

@@ -129,7 +129,7 @@ fn evidence(out: &mut String, r: &RankedLine, searched: usize, paint: Paint) {
     for e in r.evidence.iter().take(1) {
         let _ = writeln!(
             out,
-            "  at {place}, {} time in {}: {} the output is right",
+            "  at {place}, {} time in {}: {}",
             ordinal(e.nth),
             clean(&e.test),
             what(e)
@@ -140,13 +140,17 @@ fn evidence(out: &mut String, r: &RankedLine, searched: usize, paint: Paint) {
             "    a change here mends {mended} of {searched} failing tests"
         );
         let _ = writeln!(out, "    {}", paint.faint(&shell(&e.command)));
+        let _ = writeln!(out, "    {}", paint.faint(&again(&e.run)));
     }
 }
 
 /// What is changed, in words.
 pub(crate) fn what(e: &Evidence) -> String {
+    if e.is_call {
+        return "leaving this call out mends the output".to_owned();
+    }
     if e.values.is_empty() {
-        return "taking the other branch".to_owned();
+        return "taking the other branch here mends the output".to_owned();
     }
     let side = match e.when {
         When::Before => "was",
@@ -161,7 +165,24 @@ pub(crate) fn what(e: &Evidence) -> String {
         format!("{name} {side} {}; with {}", v.was, v.with)
     };
     let list: Vec<String> = e.values.iter().map(one).collect();
-    list.join(", ")
+    list.join(", ") + " the output is right"
+}
+
+/// A line for the shell that runs the program with the change.
+pub(crate) fn again(run: &case::Rerun) -> String {
+    let mut out = String::new();
+    let word = |w: &str| shell(&[w.to_owned()]);
+    if let Some(folder) = &run.folder {
+        let _ = write!(out, "cd {} && ", word(&folder.to_string_lossy()));
+    }
+    for (name, value) in &run.env {
+        let _ = write!(out, "{name}={} ", word(value));
+    }
+    out += &shell(&run.command);
+    if let Some(stdin) = &run.stdin {
+        let _ = write!(out, " < {}", word(&stdin.to_string_lossy()));
+    }
+    out
 }
 
 pub(crate) fn ordinal(n: u32) -> String {
@@ -216,11 +237,15 @@ fn figures(out: &mut String, s: &SearchReport) {
         number(t.output),
         number(t.failed),
     );
+    let p = &s.pointers;
     let _ = writeln!(
         out,
-        "{} of {} values are addresses and were left alone",
-        number(s.pointers as u64),
+        "{} of {} values are addresses and were left alone ({} by type, {} by use, {} by origin)",
+        number(p.all as u64),
         number(s.operands as u64),
+        number(p.by_type as u64),
+        number(p.by_use as u64),
+        number(p.by_origin as u64),
     );
     if !s.reused.is_empty() {
         let _ = writeln!(

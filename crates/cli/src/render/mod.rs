@@ -59,27 +59,7 @@ pub(crate) fn ended(name: &RecordingName, ended: &Ended) -> String {
     format!("wherefore: {name}: the program {how}\n")
 }
 
-/// What became of a run that was changed.
-pub(crate) fn edited(edited: &case::Edited) -> String {
-    let text = match edited {
-        case::Edited {
-            as_expected: Some(true),
-            ..
-        } => "with this change the output is as expected",
-        case::Edited {
-            as_expected: Some(false),
-            output_changed: true,
-        } => "with this change the output is another, but not the expected one",
-        case::Edited {
-            output_changed: true,
-            ..
-        } => "with this change the output is another",
-        _ => "the output is the same with this change",
-    };
-    format!("wherefore: {text}\n")
-}
-
-/// What became of a run with switched or suppressed statements.
+/// What became of a run with changes.
 pub(crate) fn tried(r: &case::TryReport) -> String {
     let how = |e: &Ended| match e {
         Ended::Exited { status } => format!("exits with status {status}"),
@@ -87,9 +67,11 @@ pub(crate) fn tried(r: &case::TryReport) -> String {
         Ended::Deadlocked => "ends in a deadlock".to_owned(),
         other => phrase(other),
     };
-    let output = match r.output_changed {
-        true => "its output is another",
-        false => "its output is the same",
+    let output = match (r.as_expected, r.output_changed) {
+        (Some(true), _) => "its output is as expected",
+        (Some(false), true) => "its output is another, but not the expected one",
+        (_, true) => "its output is another",
+        (_, false) => "its output is the same",
     };
     let end = match r.status_changed {
         true => format!("it {}, not as before: it {}", how(&r.after), how(&r.before)),
