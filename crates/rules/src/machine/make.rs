@@ -551,7 +551,12 @@ impl Maker<'_> {
         }
         if self.trackers.unwritten && (general || mask_is_flags(t)) {
             // What a library computes counts as known.
-            let mix = if self.judged { mix_of(i) } else { Mix::Never };
+            let mix = match mix_of(i) {
+                _ if !self.judged => Mix::Never,
+                // The flags are of all of them.
+                Mix::Bytes if !general => Mix::Any,
+                mix => mix,
+            };
             if mix == Mix::Never {
                 if kept {
                     let sources = Box::new([]);

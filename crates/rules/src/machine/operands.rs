@@ -24,9 +24,8 @@ pub(super) fn mix_of(i: &Instruction) -> Mix {
         | M::Movsxd
         | M::Cdqe
         | M::Cwde
-        | M::Cbw
-        | M::Not
-        | M::Xor => Mix::Any,
+        | M::Cbw => Mix::Any,
+        M::Not | M::Xor => Mix::Bytes,
         // One with itself decides whether it is zero.
         M::Test | M::And | M::Or
             if i.op0_kind() == OpKind::Register

@@ -255,6 +255,7 @@ impl Machine {
             } => {
                 let mut any = false;
                 let mut all = !sources.is_empty();
+                let mut bytes = 0;
                 for s in sources {
                     let (bits, wanted) = match s {
                         Source::Unit(u, m) => (units[*u as usize].unwritten() & m, *m),
@@ -271,17 +272,19 @@ impl Machine {
                         false => bits != 0,
                     };
                     all &= bits == wanted;
+                    bytes |= match s {
+                        Source::Unit(_, m) => bits >> m.trailing_zeros(),
+                        Source::Memory { at, .. } => bits << at,
+                    };
                 }
                 let bad = match mix {
-                    Mix::Any => any,
-                    Mix::All => all,
-                    Mix::Never => false,
+                    Mix::Any if any => *mask,
+                    Mix::All if all => *mask,
+                    Mix::Bytes => bytes << mask.trailing_zeros() & mask,
+                    _ => 0,
                 };
                 let unit = &mut units[*to as usize];
-                unit.set_unwritten(match bad {
-                    true => unit.unwritten() | mask,
-                    false => unit.unwritten() & !mask,
-                });
+                unit.set_unwritten(unit.unwritten() & !mask | bad);
             }
             Op::Decide { mask } => {
                 if units[plan::FLAGS as usize].unwritten() & mask != 0 {

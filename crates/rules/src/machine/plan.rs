@@ -37,6 +37,8 @@ pub(crate) enum Mix {
     Any,
     /// If all bytes of all sources are.
     All,
+    /// Byte for byte, if that of a source is.
+    Bytes,
     Never,
 }
 
