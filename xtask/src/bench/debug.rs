@@ -4,13 +4,13 @@
 //! to read symbols is in neither. Seed 001's figures (Tables VI and VII) were taken on other programs and another
 //! machine; they are printed to be compared with, not measured.
 
-use super::{environment, record};
+use super::{environment, record, show};
 use crate::compile::{self, Variant};
 use crate::facts::Facts;
 use crate::flags::Flags;
 use crate::install;
 use crate::tool;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -248,14 +248,13 @@ pub(super) fn run(rest: &[String]) -> Result<bool> {
             }
         }
     }
-    if rows.is_empty() {
-        bail!("nothing was measured; is there a task of that name?");
-    }
-    if flags.json {
-        println!("{}", serde_json::to_string_pretty(&report(&rows, steps))?);
-    } else {
-        table(&rows, steps);
-    }
+    show(
+        &flags,
+        "task",
+        &rows,
+        |rows| report(rows, steps),
+        |rows| table(rows, steps),
+    )?;
     Ok(complete)
 }
 
