@@ -232,3 +232,34 @@ fn lldb_connects() {
     contains(told("process status", 0), &["stopped"]);
     contains(told("process plugin", 0), &["step ", "timeline 1"]);
 }
+
+/// Nobody else's machine can connect unless that is asked for, and a second debugger after the first.
+#[test]
+fn it_listens_on_this_machine_only() {
+    let p = Place::new();
+    ticking(&p);
+    let mut server = p
+        .wherefore(&["serve"])
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    let mut said = std::io::BufReader::new(server.stderr.take().expect("a pipe"));
+    let mut line = String::new();
+    std::io::BufRead::read_line(&mut said, &mut line).expect("a line");
+    let address = line.split(" at ").nth(1).and_then(|r| r.split(';').next());
+    let address: std::net::SocketAddr = address.expect("an address").parse().expect("an address");
+    assert!(address.ip().is_loopback(), "{line}");
+    for _ in 0..2 {
+        let mut debugger = std::net::TcpStream::connect(address).expect("it listens");
+        debugger
+            .set_read_timeout(Some(harness::DEADLINE))
+            .expect("a limit");
+        debugger.write_all(b"$qC#b4").expect("it reads");
+        let mut answer = [0; 4];
+        debugger.read_exact(&mut answer).expect("an answer");
+        assert_eq!(&answer, b"+$QC");
+    }
+    let pid = nix::unistd::Pid::from_raw(server.id() as i32);
+    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGINT).expect("it is there");
+    harness::finish_child(server).exits(0);
+}
