@@ -88,33 +88,59 @@ pub(crate) fn run(args: &[String]) -> Result<bool> {
     let wherefore = tool::wherefore()?;
     let place = tempfile::Builder::new().prefix("bench-").tempdir()?;
     let (workloads, absent) = workloads::all(place.path())?;
+    let runs = flags.runs.unwrap_or(3);
+    let (rows, failed) = measure_each(&flags, &workloads, |workload| {
+        measure(workload, &wherefore, place.path(), runs)
+    });
+    left_out(&absent, &failed);
+    show(&flags, "workload", &rows, report, table)?;
+    Ok(failed.is_empty())
+}
+
+/// Measures the workloads that are asked for; what is wrong with one of them does not cost the others.
+fn measure_each<'a, R>(
+    flags: &Flags,
+    workloads: impl IntoIterator<Item = &'a Workload>,
+    measure: impl Fn(&Workload) -> Result<R>,
+) -> (Vec<R>, Vec<String>) {
     let (mut rows, mut failed) = (Vec::new(), Vec::new());
-    for workload in workloads
-        .iter()
-        .filter(|workload| flags.selects(workload.name))
-    {
+    for workload in workloads.into_iter().filter(|w| flags.selects(w.name)) {
         eprintln!("{}", workload.name);
-        let runs = flags.runs.unwrap_or(3);
-        match measure(workload, &wherefore, place.path(), runs) {
+        match measure(workload) {
             Ok(row) => rows.push(row),
             Err(error) => failed.push(format!("{error:#}")),
         }
     }
-    for (name, reason) in &absent {
+    (rows, failed)
+}
+
+/// Says what could not be run, and what was and failed.
+fn left_out(absent: &[(&str, String)], failed: &[String]) {
+    for (name, reason) in absent {
         eprintln!("skipped, {reason}: {name}");
     }
-    for reason in &failed {
+    for reason in failed {
         eprintln!("failed: {reason}");
     }
+}
+
+/// Prints what was measured, as data if that is asked for.
+fn show<R>(
+    flags: &Flags,
+    what: &str,
+    rows: &[R],
+    report: impl Fn(&[R]) -> Value,
+    table: impl Fn(&[R]),
+) -> Result<()> {
     if rows.is_empty() {
-        bail!("nothing was measured; is there a workload of that name?");
+        bail!("nothing was measured; is there a {what} of that name?");
     }
     if flags.json {
-        println!("{}", serde_json::to_string_pretty(&report(&rows))?);
+        println!("{}", serde_json::to_string_pretty(&report(rows))?);
     } else {
-        table(&rows);
+        table(rows);
     }
-    Ok(failed.is_empty())
+    Ok(())
 }
 
 fn measure(workload: &Workload, wherefore: &Path, place: &Path, runs: u32) -> Result<Row> {

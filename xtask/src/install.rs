@@ -7,7 +7,7 @@ use crate::tool;
 use std::process::{Command, Stdio};
 
 /// Command and the package it comes in.
-const PROGRAMS: [(&str, &str); 40] = [
+const PROGRAMS: [(&str, &str); 41] = [
     ("awk", "gawk"),
     ("gawk", "gawk"),
     ("bash", "bash"),
@@ -24,6 +24,7 @@ const PROGRAMS: [(&str, &str); 40] = [
     ("grep", "grep"),
     ("gzip", "gzip"),
     ("jq", "jq"),
+    ("lldb", "lldb"),
     ("ls", "coreutils"),
     ("lua5.4", "lua5.4"),
     ("luajit", "luajit"),

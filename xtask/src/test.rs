@@ -2,7 +2,7 @@
 
 use crate::flags::Flags;
 use crate::tally::Tally;
-use crate::{alarms, determinism, foreign, guests, locate, tidy, tool};
+use crate::{alarms, determinism, foreign, guests, install, locate, tidy, tool};
 use anyhow::Result;
 
 /// Replays per program here; `cargo xtask determinism` does the hundred.
@@ -10,6 +10,8 @@ const REPLAYS: u32 = 5;
 
 pub(crate) fn run(args: &[String]) -> Result<bool> {
     let flags = Flags::parse(args, &[])?;
+    // Unit tests too need some of them, such as debuggers.
+    install::missing_programs();
     let mut tally = Tally::default();
     step(&mut tally, "cargo fmt", &["fmt", "--all", "--check"])?;
     step(

@@ -1,25 +1,19 @@
 //! Texts: the examples of the manual do what they say, and errors are told with their places.
 
+#[path = "../../rules/tests/examples/mod.rs"]
+mod examples;
+
 use calculus::{Outcome, State, parse};
+use examples::{damaged, fenced};
 
 const MANUAL: &str = include_str!("../../../docs/rules/calculus.md");
 
 /// What is said of each example, and its text.
 fn examples() -> Vec<(String, String)> {
-    let mut out: Vec<(String, String)> = Vec::new();
-    let mut inside = false;
-    for line in MANUAL.lines() {
-        if let Some(word) = line.strip_prefix("```core ") {
-            out.push((word.to_owned(), String::new()));
-            inside = true;
-        } else if line == "```" {
-            inside = false;
-        } else if let (true, Some((_, text))) = (inside, out.last_mut()) {
-            text.push_str(line);
-            text.push('\n');
-        }
-    }
-    out
+    let blocks = fenced(MANUAL).into_iter();
+    let ours =
+        blocks.filter_map(|(word, text)| Some((word.strip_prefix("core ")?.to_owned(), text)));
+    ours.collect()
 }
 
 /// The rules that must see it, or `done`.
@@ -137,32 +131,7 @@ fn an_error_is_shown_with_its_line() {
 #[test]
 fn no_text_makes_the_parser_panic() {
     let seeds: Vec<String> = examples().into_iter().map(|e| e.1).collect();
-    let mut state = 1u64;
-    let mut random = |n: usize| {
-        state = state
-            .wrapping_mul(6364136223846793005)
-            .wrapping_add(1442695040888963407);
-        (state >> 33) as usize % n.max(1)
-    };
-    for _ in 0..3000 {
-        let mut chars: Vec<char> = seeds[random(seeds.len())].chars().collect();
-        for _ in 0..1 + random(4) {
-            let at = random(chars.len());
-            match random(3) {
-                0 => {
-                    chars.remove(at);
-                }
-                1 => chars.insert(
-                    at,
-                    ['(', ')', '*', ';', '+', 'p', '0', '-', 'é', '\n'][random(10)],
-                ),
-                _ => chars.truncate(at),
-            }
-            if chars.is_empty() {
-                break;
-            }
-        }
-        let text: String = chars.into_iter().collect();
+    for text in damaged(&seeds, "()*;+p0-é\n", 3000) {
         for w in parse(&text).err().unwrap_or_default() {
             assert!(w.span.start <= w.span.end && w.span.end <= text.len());
             assert!(!w.render(&text).is_empty());

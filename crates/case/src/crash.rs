@@ -46,7 +46,14 @@ pub struct Sent {
 
 pub(crate) fn report(recording: &str, crash: &guest::Crash<'_>) -> CrashReport {
     let read = |addr: u64, buf: &mut [u8]| crash.read(addr, buf);
-    let m = Moment::new(crash.step, crash.regs, &crash.mappings, crash.stored, &read);
+    let m = Moment::new(
+        crash.step,
+        crash.regs,
+        &crash.mappings,
+        crash.stored,
+        &read,
+        None,
+    );
     let word = |at: usize| {
         let bytes = crash.info[at..at + 4].try_into().expect("four bytes");
         i32::from_le_bytes(bytes)

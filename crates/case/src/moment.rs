@@ -38,31 +38,20 @@ impl Memory for Guest<'_> {
 }
 
 impl<'a> Moment<'a> {
+    /// With the program if it is known to be the one there; else it is read from what is mapped.
     pub(crate) fn new(
         step: u64,
         regs: guest::UserRegs,
         mappings: &'a [guest::Mapping],
         stored: &'a HashMap<PathBuf, PathBuf>,
         read: Read<'a>,
-    ) -> Self {
-        let program = Rc::new(program(mappings, stored));
-        Moment::of(step, regs, mappings, stored, read, program)
-    }
-
-    /// The same with a program that is known to be the one there.
-    pub(crate) fn of(
-        step: u64,
-        regs: guest::UserRegs,
-        mappings: &'a [guest::Mapping],
-        stored: &'a HashMap<PathBuf, PathBuf>,
-        read: Read<'a>,
-        program: Rc<Program>,
+        known: Option<Rc<Program>>,
     ) -> Self {
         Moment {
             step,
             regs,
             mappings,
-            program,
+            program: known.unwrap_or_else(|| Rc::new(program(mappings, stored))),
             memory: Reader(read),
             stored,
         }

@@ -187,7 +187,7 @@ fn stand(replay: &mut guest::Replay) -> Result<Position, guest::Error> {
     let mappings = replay.mappings()?;
     let step = replay.step()?;
     let read = |addr: u64, buf: &mut [u8]| replay.read(addr, buf);
-    let m = Moment::new(step, replay.regs(), &mappings, replay.names(), &read);
+    let m = Moment::new(step, replay.regs(), &mappings, replay.names(), &read, None);
     let views = replay.threads();
     Ok(Position {
         thread: threads::label_of(&views, replay.thread()),

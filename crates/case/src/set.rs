@@ -179,7 +179,7 @@ pub(crate) fn look<T>(
     let mappings = replay.mappings()?;
     let step = replay.step()?;
     let read = |addr: u64, buf: &mut [u8]| replay.read(addr, buf);
-    let m = Moment::new(step, replay.regs(), &mappings, replay.names(), &read);
+    let m = Moment::new(step, replay.regs(), &mappings, replay.names(), &read, None);
     Ok(f(&m))
 }
 

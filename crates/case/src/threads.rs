@@ -119,7 +119,7 @@ pub(crate) fn deadlock(recording: &str, d: &guest::Deadlock<'_>) -> DeadlockRepo
             handlers: Vec::new(),
         };
     };
-    let m = Moment::new(d.step, regs, &d.mappings, d.stored, &read);
+    let m = Moment::new(d.step, regs, &d.mappings, d.stored, &read, None);
     let threads: Vec<ThreadReport> = d
         .threads
         .iter()

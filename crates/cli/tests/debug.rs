@@ -1,7 +1,7 @@
 //! `wherefore debug` and `wherefore serve`, with the real gdb.
 //!
-//! The oracle of what gdb shows is gdb itself on the same program without us: the same commands at the
-//! same stops. The oracle of going back is going forward.
+//! What gdb shows is held against gdb without us in `debug_commands.rs`. The oracle of going back is going
+//! forward.
 
 mod harness;
 
@@ -9,144 +9,8 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use harness::gdb::{Typed, answer, contains, debug, mark, same_as_native, told};
+use harness::gdb::{Typed, answer, contains, debug, mark, told};
 use harness::{Place, finish};
-
-/// Commands whose output is compared, one by one.
-const TOUR: &str = "\
-break main
-info breakpoints
-continue
-bt
-info args
-next
-next
-step
-info locals
-print names
-print i
-print sum
-print text
-ptype struct item
-ptype struct mixed
-whatever names
-print sizeof(struct mixed)
-print mixed
-print/x mixed
-print &mixed
-print mixed.colour
-print (enum colour) 6
-output total
-printf \"%d %s\\n\", argc, argv[1]
-x/4dh mixed.list
-x/3i $pc
-x/s names[1]
-info line
-info symbol main
-info symbol total
-info address total
-info scope single
-list 20,25
-info source
-print argc + 2 * 3
-print argv[1]
-print *argv@argc
-print $_
-print fibonacci
-tbreak push
-continue
-bt
-info args
-info frame
-up
-info symbol $pc
-down
-frame
-finish
-print total
-print fibonacci(7)
-call total
-watch total
-info watchpoints
-continue
-print number
-continue
-print total
-bt
-delete
-break single if item->number == 2
-continue
-print *item
-print item->weight * 2
-print item->next
-bt
-info symbol $pc
-info registers rip
-info registers eflags
-p $xmm0.v2_double
-stepi
-x/i $pc
-nexti
-info line *$pc
-display item->number
-stepi
-undisplay 1
-finish
-delete
-continue
-bt
-info signals SIGUSR1
-awatch signals
-continue
-bt 1
-delete
-rwatch total
-continue
-bt 1
-delete
-tbreak fibonacci
-continue
-bt
-print n
-step
-step
-break fibonacci
-ignore $bpnum 10
-continue
-info breakpoints
-bt
-print n
-finish
-delete
-until
-advance fibonacci
-backtrace -full 2
-set var total = 99
-print total
-tbreak on_signal
-info line on_signal
-catch syscall write
-continue
-continue
-delete
-tbreak _exit
-continue
-print total
-macro expand X
-p 1.5 * 3
-p sizeof(long)
-info types colour
-";
-
-#[test]
-fn gdb_shows_what_it_shows_natively() {
-    same_as_native("debug/tour.c", &["-O0"], &["one", "two"], TOUR);
-}
-
-#[test]
-fn gdb_shows_what_it_shows_natively_when_optimised() {
-    same_as_native("debug/tour.c", &["-O2"], &["one", "two"], TOUR);
-}
 
 /// Steps and registers on the way forward are those on the way back.
 #[track_caller]

@@ -334,3 +334,27 @@ fn every_command_of_the_manual_has_help() {
         );
     }
 }
+
+/// A run in which something was set is given the signals that it sends itself, and dies of them.
+#[test]
+fn a_changed_run_gets_its_own_signals() {
+    let p = Place::new();
+    let source = "#include <signal.h>\n#include <stdlib.h>\n#include <unistd.h>\nint seen, way;\n\
+                  static void on(int n) { seen += n; }\n\
+                  int main(void)\n{\n    signal(SIGUSR1, on);\n    way++;\n    raise(SIGUSR1);\n\
+                  kill(getpid(), SIGUSR1);\n    sigset_t set;\n    sigemptyset(&set);\n    sigaddset(&set, SIGUSR1);\n\
+                  sigprocmask(SIG_BLOCK, &set, 0);\n    raise(SIGUSR1);\n    way++;\n\
+                  sigprocmask(SIG_UNBLOCK, &set, 0);\n    way++;\n    abort();\n}\n";
+    let guest = p.build("signals", source, &["-O0"]);
+    p.run(&guest, &[]).dies(6);
+    let commands = "break 9\ncontinue\nset var way = 100\ncontinue\nprint seen\ncontinue\nprint seen\n\
+                    tbreak 18\ncontinue\nprint seen\ncontinue\nprint seen\ntbreak 20\ncontinue\n\
+                    print seen\nprint way\ncontinue\nprint $_siginfo.si_signo\nbt -1\n";
+    let theirs = told(&native(&p, &guest, &[], commands), commands);
+    let ours = told(&debug(&p, commands), commands);
+    for (ours, theirs) in ours.iter().zip(&theirs) {
+        assert_eq!(ours, theirs);
+    }
+    contains(answer(&ours, "print way", 0), &["= 103"]);
+    contains(answer(&ours, "continue", 5), &["SIGABRT"]);
+}

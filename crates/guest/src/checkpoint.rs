@@ -5,14 +5,14 @@
 //! is shared until written, so taking one costs the copying of page tables. Going back forks the
 //! stopped copy once more, so that a checkpoint can be returned to any number of times.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use crate::Error;
 use crate::descriptors::Descriptors;
 use crate::edit::{Edit, EditId};
-use crate::engine::Kept;
+use crate::engine::{Kept, Pending};
 use crate::memory::Memory;
 use crate::ptrace::Tracee;
 use crate::recording::{Event, Reader};
@@ -40,6 +40,7 @@ pub(crate) struct Checkpoint {
     objects: Objects,
     in_call: Vec<ThreadId>,
     gone: Vec<ThreadId>,
+    to_deliver: VecDeque<Pending>,
 }
 
 impl Checkpoint {
@@ -107,6 +108,7 @@ impl Replay {
             objects,
             in_call: self.in_call.clone(),
             gone: self.gone.clone(),
+            to_deliver: self.to_deliver.clone(),
         })
     }
 
@@ -181,7 +183,7 @@ impl Replay {
         self.announced = None;
         self.at_call = false;
         self.private = None;
-        self.to_deliver.clear();
+        self.to_deliver = c.to_deliver.clone();
     }
 
     /// Does something in a copy of the guest, which is then given up. The guest itself stays where

@@ -12,6 +12,9 @@ use abi::{Call, Memory};
 
 use crate::replay::OutputKind;
 
+/// What stands for the working directory among the descriptors, as it does in calls.
+const CWD: u64 = libc::AT_FDCWD as u64;
+
 /// A descriptor that the guest was started with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Inherited {
@@ -22,9 +25,17 @@ pub(crate) struct Inherited {
     pub(crate) path: Vec<u8>,
 }
 
-/// The descriptors of a process, as they stand.
+/// The descriptors of a process, as they stand, and its working directory.
 pub(crate) fn inherited(pid: i32) -> Vec<Inherited> {
     let mut out = Vec::new();
+    if let Ok(path) = std::fs::read_link(format!("/proc/{pid}/cwd")) {
+        out.push(Inherited {
+            fd: CWD,
+            flags: 0,
+            position: 0,
+            path: path.as_os_str().as_bytes().to_vec(),
+        });
+    }
     let Ok(dir) = std::fs::read_dir(format!("/proc/{pid}/fd")) else {
         return out;
     };
@@ -98,6 +109,10 @@ impl Descriptors {
             next: 0,
         };
         for i in inherited {
+            if i.fd == CWD {
+                this.cwd.clone_from(&i.path);
+                continue;
+            }
             let kind = match i.fd {
                 1 => Kind::Output(OutputKind::Stdout),
                 2 => Kind::Output(OutputKind::Stderr),

@@ -677,23 +677,29 @@ impl Replay {
         Ok(0)
     }
 
-    /// Signals that the departed guest has sent itself.
+    /// Signals that the edited guest has brought upon itself.
     pub(crate) fn own_signals(&mut self) -> Result<Option<End>, Error> {
         while let Some(p) = self.to_deliver.pop_front() {
-            match self.engine.dispositions.of(p.signal) {
-                Disposition::Ignore | Disposition::Stop => {}
-                Disposition::Fatal => return self.die(&p).map(Some),
-                Disposition::Handler { .. } => {
-                    if self.engine.believed_mask()? >> (p.signal - 1) & 1 != 0 {
-                        continue;
-                    }
-                    if let Some(second) = self.engine.deliver(&p)? {
-                        return self.fault(second);
-                    }
-                }
+            if !self.heeds(p.signal)? {
+                continue;
+            }
+            if self.engine.dispositions.of(p.signal) == Disposition::Fatal {
+                return self.die(&p).map(Some);
+            }
+            if let Some(second) = self.engine.deliver(&p)? {
+                return self.fault(second);
             }
         }
         Ok(None)
+    }
+
+    /// The guest dies of a signal, or has a handler for it that is not blocked.
+    pub(crate) fn heeds(&self, signal: i32) -> Result<bool, Error> {
+        Ok(match self.engine.dispositions.of(signal) {
+            Disposition::Ignore | Disposition::Stop => false,
+            Disposition::Fatal => true,
+            Disposition::Handler { .. } => self.engine.believed_mask()? >> (signal - 1) & 1 == 0,
+        })
     }
 
     /// An instruction whose result comes from outside, after the departure.

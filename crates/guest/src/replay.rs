@@ -177,6 +177,8 @@ pub struct Replay {
     /// The step at which a signal was announced that the guest has yet to get, and its `siginfo_t`.
     pub(crate) announced: Option<(u64, Box<[u8; 128]>)>,
     interrupt: Arc<AtomicBool>,
+    /// How often the address of each stop was come to in the last run.
+    passed: Vec<u64>,
     pub(crate) limits: Limits,
     checkpointing: bool,
     /// The guest's shared memory.
@@ -272,6 +274,7 @@ impl Replay {
             at_call: false,
             announced: None,
             interrupt: Arc::default(),
+            passed: Vec::new(),
             limits: Limits::default(),
             checkpointing: false,
             objects: Objects::default(),
@@ -401,13 +404,23 @@ impl Replay {
         let halt = self.run_watching(until, &mut watching, &mut before);
         if self.ended.is_none() {
             watching.stop(&mut self.engine)?;
-            self.stops
-                .remove(&mut self.engine, |p| matches!(p, Purpose::Halt(_)))?;
         }
+        let passed = self.stops.end_run(&mut self.engine, &until.stops);
+        self.passed = match self.ended {
+            None => passed?,
+            // The process may be gone, and its countdowns with it.
+            Some(_) => passed.unwrap_or_default(),
+        };
         if let Some(c) = before {
             c.give_up();
         }
         halt
+    }
+
+    /// How often the address of each stop of the last run was come to, with the time that stopped it and
+    /// without the instruction at which it began.
+    pub fn passed(&self) -> &[u64] {
+        &self.passed
     }
 
     fn run_watching(

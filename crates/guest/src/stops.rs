@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 use crate::Error;
 use crate::engine::Engine;
 use crate::layout::slot;
+use crate::replay::StopAt;
 
 /// Idle countdowns that are kept.
 const MOST_IDLE: usize = 64;
@@ -214,6 +215,31 @@ impl Stops {
             out.extend(halts.map(|&(left, purpose)| (pc, left.max(1), purpose)));
         }
         Ok(out)
+    }
+
+    /// Takes the stops of the run at hand away, and says how often the address of each was come to.
+    pub(crate) fn end_run(
+        &mut self,
+        engine: &mut Engine,
+        stops: &[StopAt],
+    ) -> Result<Vec<u64>, Error> {
+        // One that was due is not there any more.
+        let mut passed: Vec<u64> = stops.iter().map(|s| s.nth).collect();
+        let of_run = |p: Purpose| matches!(p, Purpose::Halt(_));
+        for (&pc, a) in &mut self.at {
+            if !a.wanted.iter().any(|w| of_run(w.1)) {
+                continue;
+            }
+            settle(a, engine)?;
+            for (left, purpose) in &a.wanted {
+                if let Purpose::Halt(i) = *purpose {
+                    passed[i] = stops[i].nth.saturating_sub(*left);
+                }
+            }
+            a.wanted.retain(|w| !of_run(w.1));
+            load(a, pc, engine)?;
+        }
+        Ok(passed)
     }
 
     /// Makes the engine's armed addresses those of `self`, after a return to a checkpoint.

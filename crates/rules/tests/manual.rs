@@ -1,25 +1,17 @@
 //! The examples in the manual are right, and those of errors are wrong.
 
+mod examples;
+
+use examples::{damaged, fenced};
 use rules::{Severity, compile, parse, print};
 
 const MANUAL: &str = include_str!("../../../docs/rules/language.md");
 
 /// Blocks of code with this word behind the fence.
 fn examples(kind: &str) -> Vec<String> {
-    let mut out = Vec::new();
-    let mut inside: Option<String> = None;
-    for line in MANUAL.lines() {
-        match (&mut inside, line.strip_prefix("```")) {
-            (None, Some(k)) if k == kind => inside = Some(String::new()),
-            (Some(_), Some("")) => out.extend(inside.take()),
-            (Some(text), _) => {
-                text.push_str(line);
-                text.push('\n');
-            }
-            _ => {}
-        }
-    }
-    out
+    let blocks = fenced(MANUAL).into_iter();
+    let ours = blocks.filter(|(word, _)| word == kind);
+    ours.map(|(_, text)| text).collect()
 }
 
 #[test]
@@ -64,29 +56,7 @@ fn no_text_makes_the_compiler_panic() {
         .into_iter()
         .chain(examples("rules-error"))
         .collect();
-    let mut state = 1u64;
-    let mut random = |n: usize| {
-        state = state
-            .wrapping_mul(6364136223846793005)
-            .wrapping_add(1442695040888963407);
-        (state >> 33) as usize % n.max(1)
-    };
-    for _ in 0..3000 {
-        let mut bytes = seeds[random(seeds.len())].clone().into_bytes();
-        for _ in 0..1 + random(4) {
-            let at = random(bytes.len());
-            match random(3) {
-                0 => {
-                    bytes.remove(at);
-                }
-                1 => bytes.insert(at, b"(){}[]<>:;,&|!_\"\n ar0"[random(21)]),
-                _ => bytes.truncate(at),
-            }
-            if bytes.is_empty() {
-                break;
-            }
-        }
-        let text = String::from_utf8_lossy(&bytes).into_owned();
+    for text in damaged(&seeds, "(){}[]<>:;,&|!_\"\n ar0", 3000) {
         for d in compile(&text).1 {
             let _ = d.render("broken", &text);
         }

@@ -29,6 +29,13 @@ impl MonitorCmd for Served {
     }
 }
 
+fn file_and_line(place: &str) -> Result<(&str, u32), String> {
+    let (file, line) = place.rsplit_once(':').ok_or("write FILE:LINE")?;
+    let line = line.parse();
+    let line = line.map_err(|_| format!("`{place}` does not end in a line"))?;
+    Ok((file, line))
+}
+
 fn id(text: &str, of: &str) -> Result<u32, String> {
     text.parse()
         .map_err(|_| format!("`{text}` is not the number of a {of}"))
@@ -48,6 +55,14 @@ impl Served {
                     n => format!(", timeline {n}"),
                 };
                 Ok(format!("step {step}{of}{on}"))
+            }
+            "goto" if rest.contains(':') => {
+                let (place, n) = rest.split_once([' ', '#']).unwrap_or((rest, "1"));
+                let (file, line) = file_and_line(place)?;
+                let n = n.trim().parse().ok().filter(|n| *n > 0);
+                let n = n.ok_or("write FILE:LINE and the number of an execution, from 1")?;
+                s.goto_instance(file, line, n).map_err(wrong)?;
+                Ok(String::new())
             }
             "goto" => {
                 let step = rest.replace([',', '_'], "");
@@ -133,10 +148,7 @@ impl Served {
                 Ok(String::new())
             }
             "instance" => {
-                let (file, line) = rest.rsplit_once(':').ok_or("write FILE:LINE")?;
-                let line = line
-                    .parse()
-                    .map_err(|_| format!("`{line}` is not a line"))?;
+                let (file, line) = file_and_line(rest)?;
                 let n = s.instance(file, line).map_err(wrong)?;
                 Ok(format!("{file}:{line} was executed {n} times before this"))
             }
@@ -209,6 +221,15 @@ impl Served {
                 }
                 _ => String::new(),
             }),
+            // Of breakpoints by their addresses: how often they are passed by, and how often yet.
+            "ignore" => {
+                let (at, times) = rest.split_once(' ').ok_or("write ADDRESS TIMES")?;
+                let at = hexadecimal(at)?;
+                let times = times.trim().parse();
+                s.ignore(at, times.map_err(|_| "that is not a number of times")?);
+                Ok(String::new())
+            }
+            "ignored" => Ok(s.ignores(hexadecimal(rest)?).to_string()),
             "cpu" => Ok(own_cpu().map_or(String::new(), |n| n.to_string())),
             "came-from" => {
                 let c = s.came_from().map_err(wrong)?;
@@ -240,6 +261,11 @@ impl Served {
     }
 }
 
+fn hexadecimal(text: &str) -> Result<u64, String> {
+    let digits = text.strip_prefix("0x").unwrap_or(text);
+    u64::from_str_radix(digits, 16).map_err(|_| format!("`{text}` is not an address"))
+}
+
 /// The CPU that this thread and the guest are kept on.
 fn own_cpu() -> Option<usize> {
     let set = rustix::thread::sched_getaffinity(None).ok()?;
@@ -250,7 +276,7 @@ fn own_cpu() -> Option<usize> {
 const COMMANDS: &str = "when, goto, checkpoint, rollback, checkpoints, cdelete, timelines, timeline, \
                         switch, suppress, edits, edit-delete, instance, slice, prune, sbreak, snext, \
                         sprev, sdelete, slices, follow, record, lbreak, lbreaks, ldelete, came-from, \
-                        detectors, detector";
+                        detectors, detector, ignore, ignored";
 
 /// What a detector found.
 fn findings(faults: &[(u64, String)]) -> String {

@@ -49,6 +49,9 @@ impl Packets {
             }
         } else if let Some(rest) = body.strip_prefix("qXfer:siginfo:read::") {
             signal_info(rest, target).unwrap_or(b"E01".to_vec())
+        } else if body.starts_with("qCRC:") {
+            // Not supported, and the debugger compares by itself. The stub would take it for a broken `qC`.
+            Vec::new()
         } else {
             self.notice(body, target, to);
             return Ok(false);

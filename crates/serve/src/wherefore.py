@@ -133,7 +133,9 @@ DATA = gdb.COMMAND_DATA
 
 command("when", "when", """Print at which step the program stands.
 A step is the number of instructions executed before; it means the same in every run.""")
-command("goto", "goto", """Go to a step, forwards or backwards: goto STEP""")
+command("goto", "goto", """Go to a step, or to an execution of a line: goto STEP, goto FILE:LINE [N]
+Forwards or backwards. The N-th execution counted from the beginning of the run is meant, the
+first one if N is left out.""", PLACE)
 command("checkpoint", "checkpoint", """Keep the present position to return to with `rollback`.""")
 command("rollback", "rollback", """Return to a checkpoint: rollback ID
 Registers, memory, file positions and instance counts are those of the checkpoint. What is
@@ -284,6 +286,108 @@ fraction. When gdb waits for its user it is free again, as is what the user star
             gdb.events.cont.connect(self.on)
 
 
+class Ignoring:
+    """Ignore counts of breakpoints, counted by the program's own code instead of by gdb.
+gdb would be told of each time that is to be ignored. For the length of a `continue` the server has the
+counts; at the next stop gdb gets back what is left of them. Few times are not worth it, as gdb cannot be
+told of hits that it has not seen; breakpoints with conditions, with several places, or that share theirs
+with another one stay gdb's too."""
+
+    FEW = 100
+
+    def __init__(self):
+        # By the number of the breakpoint: itself, its address and the count.
+        self.taken = {}
+        # Times that gdb does not know of.
+        self.passed = {}
+        # A `continue` has been typed, and the program does not run yet.
+        self.beginning = False
+
+    def begin(self):
+        self.settle()
+        self.beginning = True
+        for breakpoint in gdb.breakpoints():
+            self.take(breakpoint)
+
+    def run(self, event):
+        self.beginning = False
+
+    def take(self, breakpoint):
+        """Also when `continue N` sets a count."""
+        count = breakpoint.ignore_count
+        if not self.beginning or count < self.FEW or breakpoint.number in self.taken:
+            return
+        address = alone_at(breakpoint)
+        direction = gdb.execute("show exec-direction", to_string=True)
+        if address is None or "Forward" not in direction:
+            return
+        try:
+            ask("ignore %x %d" % (address, count))
+        except (gdb.error, gdb.GdbError):
+            return
+        self.taken[breakpoint.number] = (breakpoint, address, count)
+        breakpoint.ignore_count = 0
+
+    def settle(self, event=None):
+        for number, (breakpoint, address, count) in self.taken.items():
+            try:
+                left = int(ask("ignored %x" % address)[0][0])
+                ask("ignore %x 0" % address)
+            except (gdb.error, gdb.GdbError):
+                continue
+            self.passed[number] = self.passed.get(number, 0) + count - left
+            if breakpoint.is_valid():
+                breakpoint.ignore_count = left
+        self.taken.clear()
+
+    def tell(self):
+        """Behind what `info breakpoints` says."""
+        for breakpoint in gdb.breakpoints():
+            times = self.passed.get(breakpoint.number, 0)
+            if times:
+                print("breakpoint %d was passed by %d more time%s, ignored" % (
+                    breakpoint.number, times, "" if times == 1 else "s"))
+
+    def look(self):
+        for name, what in (("hook-continue", "begin"), ("info hookpost-breakpoints", "tell")):
+            try:
+                # What the user has put there stays.
+                gdb.execute("show user " + name, to_string=True)
+                continue
+            except gdb.error:
+                pass
+            gdb.execute("define %s\npython import wherefore; wherefore.ignoring.%s()\nend" % (name, what))
+        gdb.events.breakpoint_modified.connect(self.take)
+        gdb.events.cont.connect(self.run)
+        gdb.events.stop.connect(self.settle)
+        gdb.events.exited.connect(self.settle)
+
+
+def alone_at(breakpoint):
+    """The address of a breakpoint whose hits can be counted without asking gdb."""
+    if not hasattr(breakpoint, "locations"):
+        # Before version 13 it is not told.
+        return None
+    plain = breakpoint.type in (gdb.BP_BREAKPOINT, gdb.BP_HARDWARE_BREAKPOINT)
+    if not plain or not breakpoint.enabled or breakpoint.pending or breakpoint.condition:
+        return None
+    if breakpoint.thread is not None or hasattr(breakpoint, "stop"):
+        return None
+    places = [(b.number, place.address) for b in gdb.breakpoints() if not is_watchpoint(b)
+              for place in b.locations if place.address is not None]
+    own = [address for number, address in places if number == breakpoint.number]
+    if len(own) != 1 or sum(address == own[0] for _, address in places) != 1:
+        return None
+    return own[0]
+
+
+def is_watchpoint(breakpoint):
+    return breakpoint.type not in (gdb.BP_BREAKPOINT, gdb.BP_HARDWARE_BREAKPOINT)
+
+
+ignoring = Ignoring()
+
+
 def stay_close():
     """For a server on this machine."""
     try:
@@ -305,4 +409,5 @@ def stopped(event):
 Edit()
 Where()
 Help()
+ignoring.look()
 gdb.events.stop.connect(stopped)

@@ -6,11 +6,11 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use serde_json::{Value, json};
 
 use super::workloads::{self, Workload};
-use super::{Cost, geometric_mean, ratio, time, time_of, worst};
+use super::{Cost, geometric_mean, left_out, measure_each, ratio, show, time, time_of, worst};
 use crate::flags::Flags;
 use crate::install;
 use crate::tool;
@@ -45,28 +45,12 @@ pub(super) fn run(args: &[String]) -> Result<bool> {
     let wherefore = tool::wherefore()?;
     let place = tempfile::Builder::new().prefix("bench-").tempdir()?;
     let (workloads, absent) = workloads::all(place.path())?;
-    let (mut rows, mut failed) = (Vec::new(), Vec::new());
-    for workload in workloads.iter().filter(|w| flags.selects(w.name)) {
-        eprintln!("{}", workload.name);
-        match measure(workload, &wherefore, place.path(), flags.runs.unwrap_or(2)) {
-            Ok(row) => rows.push(row),
-            Err(error) => failed.push(format!("{error:#}")),
-        }
-    }
-    for (name, reason) in &absent {
-        eprintln!("skipped, {reason}: {name}");
-    }
-    for reason in &failed {
-        eprintln!("failed: {reason}");
-    }
-    if rows.is_empty() {
-        bail!("nothing was measured; is there a workload of that name?");
-    }
-    if flags.json {
-        println!("{}", serde_json::to_string_pretty(&report(&rows))?);
-    } else {
-        table(&rows);
-    }
+    let runs = flags.runs.unwrap_or(2);
+    let (rows, failed) = measure_each(&flags, &workloads, |workload| {
+        measure(workload, &wherefore, place.path(), runs)
+    });
+    left_out(&absent, &failed);
+    show(&flags, "workload", &rows, report, table)?;
     Ok(failed.is_empty())
 }
 

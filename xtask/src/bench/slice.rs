@@ -4,7 +4,7 @@
 //! for what came of it. Each of them is sliced by a `wherefore slice` of its own, as a user would; so the replay,
 //! which happens once for each of them, is given apart from the slice.
 
-use super::{environment, record};
+use super::{environment, record, show};
 use crate::compile::{self, Variant};
 use crate::facts::Facts;
 use crate::flags::Flags;
@@ -137,14 +137,7 @@ pub(super) fn run(rest: &[String]) -> Result<bool> {
         fs::remove_dir_all(&recordings)?;
         rows.push(row);
     }
-    if rows.is_empty() {
-        bail!("nothing was measured; is there a length of that name?");
-    }
-    if flags.json {
-        println!("{}", serde_json::to_string_pretty(&report(&rows))?);
-    } else {
-        table(&rows);
-    }
+    show(&flags, "length", &rows, report, table)?;
     Ok(true)
 }
 

@@ -2,13 +2,13 @@
 //!
 //! wherefore runs one thread at a time, so what it is held against is the program on one core (`taskset -c 0`).
 
-use super::{Cost, geometric_mean, ratio, time, worst};
+use super::{Cost, geometric_mean, ratio, show, time, worst};
 use crate::compile::{self, Variant};
 use crate::facts::Facts;
 use crate::flags::Flags;
 use crate::install;
 use crate::tool;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use std::ffi::OsString;
 use std::fs;
@@ -87,14 +87,7 @@ pub(super) fn run(rest: &[String]) -> Result<bool> {
         }
         rows.push(row);
     }
-    if rows.is_empty() {
-        bail!("nothing was measured; is there a workload of that name?");
-    }
-    if flags.json {
-        println!("{}", serde_json::to_string_pretty(&report(&rows))?);
-    } else {
-        table(&rows);
-    }
+    show(&flags, "workload", &rows, report, table)?;
     Ok(true)
 }
 

@@ -6,7 +6,7 @@
 //! compared, all are divided by the instructions that they went through.
 
 use super::workloads::{self, Workload};
-use super::{Cost, environment, geometric_mean, record, time, worst};
+use super::{Cost, environment, geometric_mean, left_out, measure_each, record, show, time, worst};
 use crate::flags::Flags;
 use crate::install;
 use crate::tool;
@@ -93,7 +93,7 @@ pub(super) fn run(rest: &[String]) -> Result<bool> {
         }
     }
     let place = tempfile::Builder::new().prefix("bench-").tempdir()?;
-    let (workloads, absent) = workloads::all(place.path())?;
+    let (workloads, mut absent) = workloads::all(place.path())?;
     let mut tools = Tools {
         bench: tool::bench("flow", "trace")?,
         wherefore: tool::wherefore()?,
@@ -106,31 +106,14 @@ pub(super) fn run(rest: &[String]) -> Result<bool> {
         let (cpu, steps) = lackey(hello, &valgrind, &tools.wherefore, place.path())?;
         tools.valgrind = Some((valgrind, cpu, steps));
     }
-    for (name, reason) in absent.iter().filter(|(name, _)| PROGRAMS.contains(name)) {
-        eprintln!("skipped, {reason}: {name}");
-    }
-    let selected = workloads
-        .iter()
-        .filter(|w| PROGRAMS.contains(&w.name) && flags.selects(w.name));
-    let (mut rows, mut failed) = (Vec::new(), Vec::new());
-    for workload in selected {
-        eprintln!("{}", workload.name);
-        match measure(workload, &tools, place.path(), flags.runs.unwrap_or(3)) {
-            Ok(row) => rows.push(row),
-            Err(error) => failed.push(format!("{}: {error:#}", workload.name)),
-        }
-    }
-    for reason in &failed {
-        eprintln!("failed: {reason}");
-    }
-    if rows.is_empty() {
-        bail!("nothing was measured; is there a workload of that name?");
-    }
-    if flags.json {
-        println!("{}", serde_json::to_string_pretty(&report(&rows))?);
-    } else {
-        table(&rows);
-    }
+    absent.retain(|(name, _)| PROGRAMS.contains(name));
+    let runs = flags.runs.unwrap_or(3);
+    let ours = workloads.iter().filter(|w| PROGRAMS.contains(&w.name));
+    let (rows, failed) = measure_each(&flags, ours, |workload| {
+        measure(workload, &tools, place.path(), runs).context(workload.name)
+    });
+    left_out(&absent, &failed);
+    show(&flags, "workload", &rows, report, table)?;
     Ok(failed.is_empty())
 }
 

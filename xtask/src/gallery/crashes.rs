@@ -31,7 +31,7 @@ pub(super) const ENTRIES: [Entry; 6] = [
         needs: &["gcc", "make", "npm", "autoreconf"],
         build: gifsicle,
         check: |shelf| {
-            slice(
+            let mut complaints = slice(
                 shelf,
                 &Story {
                     command: &["src/src/gifsicle", "-I", "bad.gif", "empty.gif"],
@@ -44,7 +44,30 @@ pub(super) const ENTRIES: [Entry; 6] = [
                     }),
                     ..Story::default()
                 },
-            )
+            )?;
+            // Who freed it first, and what if it is not freed again?
+            complaints.extend(debug(
+                shelf,
+                &[
+                    ("continue", "SIGABRT"),
+                    ("frame function read_gif", "gifread.c:898"),
+                    ("print last_name", "$1 = "),
+                    ("tbreak main", ""),
+                    ("reverse-continue", "main (argc=4"),
+                    ("checkpoint", "checkpoint 1"),
+                    ("lbreak free if arg1==$1", "lbreak 1"),
+                    ("continue", "\"bad.gif\""),
+                    ("print last_name", "nnnn"),
+                    ("continue", "\"empty.gif\""),
+                    ("instance gifread.c:898", "executed 2 times"),
+                    ("ldelete 1", ""),
+                    ("rollback 1", "main (argc=4"),
+                    ("suppress gifread.c:898 2", "timeline 1"),
+                    ("continue", "+ image #0 2x2"),
+                    ("continue", "exited normally"),
+                ],
+            )?);
+            Ok(complaints)
         },
     },
     Entry {
@@ -233,6 +256,31 @@ fn unadf(shelf: &Shelf) -> Result<()> {
          $C $SRC/Demo/unadf.c $SRC/Lib/*.c $SRC/Lib/Generic/*.c -o program
          $C image.c $SRC/Lib/*.c $SRC/Lib/Generic/*.c -o image; ./image",
     )
+}
+
+/// Types commands into gdb over the latest recording; each must show something.
+fn debug(shelf: &Shelf, dialogue: &[(&str, &str)]) -> Result<Complaints> {
+    let script = shelf.path("dialogue.gdb");
+    let mut text = String::from(
+        "set pagination off\nset confirm off\nset debuginfod enabled off\nset print repeats 300\n",
+    );
+    for (command, _) in dialogue {
+        text.push_str(&format!("echo @@@\\n\n{command}\n"));
+    }
+    fs::write(&script, text)?;
+    let mut gdb = shelf.command(&["debug", "--batch", "--gdb-option=-nx", "-x"]);
+    let output = gdb.arg(&script).stdin(Stdio::null()).output()?;
+    let shown = String::from_utf8_lossy(&output.stdout);
+    let parts: Vec<&str> = shown.split("@@@").skip(1).collect();
+    if parts.len() != dialogue.len() {
+        let words = String::from_utf8_lossy(&output.stderr);
+        bail!("gdb gave up: {shown}{words}");
+    }
+    let all = dialogue.iter().zip(parts);
+    let wrong = all.filter(|((_, expected), part)| !part.contains(expected));
+    Ok(wrong
+        .map(|((command, expected), part)| format!("{command}: no `{expected}` in {part}"))
+        .collect())
 }
 
 /// Records the failure, slices from it, and looks for the lines at fault.

@@ -138,7 +138,7 @@ fn site(w: &mut Watched, step: u64) -> Result<Site, Error> {
     let replay = &w.replay;
     let read = |addr: u64, buf: &mut [u8]| replay.read(addr, buf);
     let names = replay.names();
-    let m = Moment::of(step, replay.regs(), &mappings, names, &read, program);
+    let m = Moment::new(step, replay.regs(), &mappings, names, &read, Some(program));
     let stack = frames::stack(&m, &m.registers(), None);
     let excerpt = frames::excerpt(&m, &stack);
     Ok(Site {

@@ -132,6 +132,10 @@ pub struct Session {
     breakpoints: BTreeMap<u64, u32>,
     /// Conditions of breakpoints, judged each time one of them is come to.
     conditions: BTreeMap<u64, Filter>,
+    /// How often a breakpoint is yet to be passed by on the way forward.
+    ignored: BTreeMap<u64, u64>,
+    /// How often each stop of the last run was come to.
+    passed: Vec<u64>,
     watches: Vec<Watch>,
     pub catch: Catch,
     /// A system call was shown at its entry; its return is next.
@@ -178,6 +182,8 @@ pub(crate) fn debug(
         program: Program::new(),
         breakpoints: BTreeMap::new(),
         conditions: BTreeMap::new(),
+        ignored: BTreeMap::new(),
+        passed: Vec::new(),
         watches: Vec::new(),
         catch: Catch::default(),
         returning: None,
@@ -309,6 +315,20 @@ impl Session {
             Some(filter) => self.conditions.insert(addr, filter),
             None => self.conditions.remove(&addr),
         };
+    }
+
+    /// Has the breakpoint at an address not stop the guest the next `times` times. They are counted by the
+    /// guest's own code, at no cost to speak of.
+    pub fn ignore(&mut self, addr: u64, times: u64) {
+        match times {
+            0 => self.ignored.remove(&addr),
+            n => self.ignored.insert(addr, n),
+        };
+    }
+
+    /// How often the breakpoint at an address is yet to be passed by.
+    pub fn ignores(&self, addr: u64) -> u64 {
+        self.ignored.get(&addr).copied().unwrap_or(0)
     }
 
     /// The condition of the breakpoint at which the guest stands is false.

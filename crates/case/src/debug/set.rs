@@ -52,7 +52,7 @@ impl Session {
             }
         };
         self.go(0)?;
-        if !self.find(&at, request.nth, |_| true)? {
+        if !self.find_nth(&at, request.nth)? {
             return Err(early());
         }
         let mut regs = self.replay.regs();

@@ -123,6 +123,11 @@ struct Predicate {
 
 /// More instructions than a line has.
 const LONGEST: usize = 20_000;
+/// More often than anything is executed.
+const NEVER: u64 = 1 << 62;
+
+/// Whether an arrival counts as an instance; each does if there is nothing to be asked.
+type Counts<'a> = Option<&'a dyn Fn(&Session) -> bool>;
 
 impl Session {
     /// Where the guest stands, in the source if that is known.
@@ -212,17 +217,40 @@ impl Session {
         Ok(n)
     }
 
+    /// Goes to the n-th execution of a line, counted from the beginning of the run.
+    pub fn goto_instance(&mut self, file: &str, line: u32, n: u64) -> Result<(), Error> {
+        self.settle()?;
+        let here = self.step()?;
+        self.stretches(file, line)?;
+        let starts = self.line_starts(file, line)?.unwrap_or_default();
+        self.go(0)?;
+        match self.find_nth(&starts, n) {
+            Ok(true) => {
+                let step = self.step()?;
+                self.goto(step)
+            }
+            other => {
+                self.stay(here)?;
+                other?;
+                Err(Error::NoSuchPlace(format!(
+                    "{file}:{line} is not executed {n} times"
+                )))
+            }
+        }
+    }
+
     /// Executions of these addresses before `step`. The guest is there afterwards.
     fn count(&mut self, at: &[u64], step: u64) -> Result<u64, Error> {
         self.go(0)?;
-        let mut n = 0;
         let until = Until {
             step: Some(step),
-            ..at_any(at)
+            ..at_any(at, NEVER)
         };
+        let mut n = u64::from(step > 0 && at.contains(&self.replay.regs().rip));
         loop {
-            match self.run(&until)? {
-                Halt::Stop(_) => n += 1,
+            let halt = self.run(&until)?;
+            n += self.passed.iter().sum::<u64>();
+            match halt {
                 Halt::Signal(_) => {}
                 Halt::Interrupted => return Err(Error::Interrupted),
                 _ => return Ok(n),
@@ -230,15 +258,32 @@ impl Session {
         }
     }
 
-    /// Goes to the `nth` time, from here on and with here, that an address is reached and `counts`.
-    pub(super) fn find(
+    /// Goes to the `nth` time, from here on and with here, that one of the addresses is reached.
+    pub(super) fn find_nth(&mut self, at: &[u64], nth: u64) -> Result<bool, Error> {
+        let mut left = nth - u64::from(at.contains(&self.replay.regs().rip));
+        while left > 0 {
+            // The first address to be reached so often is, with the others, not reached more than `left` times.
+            let share = left.div_ceil(at.len() as u64);
+            let halt = self.run(&at_any(at, share))?;
+            left -= self.passed.iter().sum::<u64>();
+            match halt {
+                Halt::Stop(_) | Halt::Signal(_) => {}
+                Halt::Interrupted => return Err(Error::Interrupted),
+                _ => return Ok(false),
+            }
+        }
+        Ok(true)
+    }
+
+    /// The same, of the times that count.
+    fn find_counting(
         &mut self,
         at: &[u64],
         nth: u64,
-        mut counts: impl FnMut(&Self) -> bool,
+        counts: &dyn Fn(&Self) -> bool,
     ) -> Result<bool, Error> {
         let mut n = 0;
-        let until = at_any(at);
+        let until = at_any(at, 1);
         let mut here = at.contains(&self.replay.regs().rip);
         loop {
             if here && counts(self) {
@@ -301,7 +346,7 @@ impl Session {
             return self.change(here, What::Statement(request.clone()), action);
         }
         let starts: Vec<u64> = to.keys().copied().collect();
-        self.seek(request, &starts, here, |_| true)?;
+        self.seek(request, &starts, here, None)?;
         let pc = self.replay.regs().rip;
         self.jump(here, request, to[&pc])
     }
@@ -331,7 +376,9 @@ impl Session {
             })
         };
         let decides = |s: &Session| leads(s).is_some_and(|to| p.exits.contains(&to));
-        self.seek(request, &at, here, decides)?;
+        // One branch alone decides each time.
+        let counts: Counts<'_> = (at.len() > 1).then_some(&decides);
+        self.seek(request, &at, here, counts)?;
         let [one, other] = p.exits;
         let to = if leads(self) == Some(one) { other } else { one };
         self.jump(here, request, to)
@@ -343,7 +390,7 @@ impl Session {
         request: &EditRequest,
         at: &[u64],
         here: u64,
-        counts: impl FnMut(&Self) -> bool,
+        counts: Counts<'_>,
     ) -> Result<(), Error> {
         let place = format!("{}:{}", request.file, request.line);
         let nth = match request.times {
@@ -353,7 +400,11 @@ impl Session {
             }
             _ => 1,
         };
-        if !self.find(at, nth, counts)? {
+        let found = match counts {
+            None => self.find_nth(at, nth)?,
+            Some(counts) => self.find_counting(at, nth, counts)?,
+        };
+        if !found {
             return Err(Error::NoSuchPlace(match request.times {
                 Times::Nth(n) => format!("{place} is not executed {n} times"),
                 _ => format!(
@@ -407,9 +458,9 @@ impl Session {
     }
 }
 
-fn at_any(at: &[u64]) -> Until {
+fn at_any(at: &[u64], nth: u64) -> Until {
     Until {
-        stops: at.iter().map(|&pc| StopAt { pc, nth: 1 }).collect(),
+        stops: at.iter().map(|&pc| StopAt { pc, nth }).collect(),
         signals: true,
         ..Until::default()
     }

@@ -158,17 +158,18 @@ impl Session {
 
     /// Runs on the present timeline: where it was changed, the changed guest goes on.
     pub(super) fn run(&mut self, until: &Until) -> Result<Halt, Error> {
+        self.passed = vec![0; until.stops.len()];
         loop {
             let next = self.bases().get(self.times.behind).copied();
             let calling = self.times.scratch.is_some();
             let Some((at, base)) = next.filter(|_| !calling) else {
-                return self.replay.run(until).map_err(|e| self.wrong(e));
+                return self.part(until);
             };
             let goal = until.step.map_or(at, |s| s.min(at));
-            let mut part = until.clone();
-            part.step = Some(goal);
+            let mut up_to = until.clone();
+            up_to.step = Some(goal);
             let begun = self.step()?;
-            let halt = self.replay.run(&part).map_err(|e| self.wrong(e))?;
+            let halt = self.part(&up_to)?;
             if matches!(halt, Halt::Ended(_)) || self.step()? != at {
                 return Ok(halt);
             }
@@ -178,12 +179,27 @@ impl Session {
                 return Ok(halt);
             }
             let pc = self.replay.regs().rip;
-            if begun != at
-                && let Some(i) = until.stops.iter().position(|s| s.pc == pc)
-            {
-                return Ok(Halt::Stop(i));
+            let here = until.stops.iter().position(|s| s.pc == pc);
+            if let Some(i) = here.filter(|_| begun != at) {
+                self.passed[i] += 1;
+                if self.passed[i] == until.stops[i].nth {
+                    return Ok(Halt::Stop(i));
+                }
             }
         }
+    }
+
+    /// Runs on what is between two changes; what was counted in the parts before is not to be counted again.
+    fn part(&mut self, until: &Until) -> Result<Halt, Error> {
+        let mut left = until.clone();
+        for (stop, passed) in left.stops.iter_mut().zip(&self.passed) {
+            stop.nth -= passed;
+        }
+        let halt = self.replay.run(&left).map_err(|e| self.wrong(e))?;
+        for (all, more) in self.passed.iter_mut().zip(self.replay.passed()) {
+            *all += more;
+        }
+        Ok(halt)
     }
 
     /// Goes to a checkpoint from which `step` of the present timeline is ahead.
@@ -323,14 +339,20 @@ impl Session {
         self.replay.restore(base).map_err(|e| self.wrong(e))?;
         self.replay.forget(base).map_err(|e| self.wrong(e))?;
         let vectors = (vectors != s.vectors && !s.called).then_some(vectors);
-        if same(&regs, &s.regs) && vectors.is_none() && s.writes.is_empty() {
+        let mut writes = s.writes;
+        // What a called function has mapped, as lldb has `mmap` do, is not there any more.
+        writes.retain(|(addr, bytes)| {
+            let mut there = vec![0; bytes.len()];
+            self.replay.read(*addr, &mut there) == bytes.len()
+        });
+        if same(&regs, &s.regs) && vectors.is_none() && writes.is_empty() {
             return Ok(());
         }
         let step = self.step()?;
         let values = Values {
             regs,
             vectors,
-            writes: s.writes,
+            writes,
         };
         self.change(step, What::Values, Action::Put(Box::new(values)))
     }

@@ -29,7 +29,18 @@ const PATIENCE: u32 = 24;
 const NEAR: usize = 6;
 
 impl Session {
+    /// Forward, to the breakpoints that are not ignored.
     fn until(&self, goal: Option<u64>) -> Until {
+        let mut until = self.until_any(goal);
+        for s in &mut until.stops {
+            if !self.conditions.contains_key(&s.pc) {
+                s.nth = self.ignores(s.pc).saturating_add(1);
+            }
+        }
+        until
+    }
+
+    fn until_any(&self, goal: Option<u64>) -> Until {
         let stops = self.breakpoints.keys();
         let watches = self.watches.iter().map(|w| guest::Watch {
             addr: w.addr,
@@ -127,6 +138,11 @@ impl Session {
     /// Runs, past the points at which the timeline was changed, and says why it ended.
     fn go_on(&mut self, until: &Until) -> Result<Why, Error> {
         let halt = self.run(until)?;
+        for (stop, passed) in until.stops.iter().zip(&self.passed) {
+            if let Some(left) = self.ignored.get_mut(&stop.pc) {
+                *left = left.saturating_sub(*passed);
+            }
+        }
         let why = match halt {
             Halt::Step | Halt::Limit(_) => Why::Step,
             Halt::Stop(_) => Why::Breakpoint,
@@ -424,7 +440,7 @@ impl Session {
         if hi - lo > FIRST {
             self.mark()?;
         }
-        let until = self.until(Some(hi));
+        let until = self.until_any(Some(hi));
         loop {
             let guess = match self.run(&until)? {
                 Halt::Stop(_) if self.passes_by() => continue,

@@ -94,8 +94,14 @@ pub(crate) fn same_as_native(guest: &str, flags: &[&str], args: &[&str], command
     let p = Place::new();
     let guest = p.guest(guest, flags);
     p.run(&guest, args).exits(0);
-    let theirs = native(&p, &guest, args, commands);
-    let ours = debug(&p, commands);
+    compare_with_native(&p, &guest, args, commands);
+}
+
+/// The same of the program that was recorded last.
+#[track_caller]
+pub(crate) fn compare_with_native(p: &Place, guest: &Path, args: &[&str], commands: &str) {
+    let theirs = native(p, guest, args, commands);
+    let ours = debug(p, commands);
     let (a, b) = (sections(&theirs.out), sections(&ours.out));
     let count = commands.lines().count();
     assert_eq!(a.len(), count, "native gdb: {}{}", theirs.out, theirs.err);

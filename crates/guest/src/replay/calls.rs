@@ -38,6 +38,7 @@ impl Replay {
             return Err(self.diverged(&format!("the guest calls {}", abi::describe(&call, None))));
         }
         let event = self.take()?.expect("just seen");
+        self.take_caused(event.step)?;
         let ret = event.result;
         if event.kind == Kind::Spot {
             self.spot_effects(&call, &event)?;
@@ -92,9 +93,21 @@ impl Replay {
         Ok(None)
     }
 
+    /// An edited run is given the signals that came as the call at hand, recorded at `step`, returned: the
+    /// call has brought them about.
+    fn take_caused(&mut self, step: u64) -> Result<(), Error> {
+        let caused = |e: &Event| e.kind == Kind::Signal && e.step == step;
+        while self.edited && self.next.as_ref().is_some_and(caused) {
+            let e = self.take()?.expect("just seen");
+            let signal = special::decode_signal(e.nr as i32, &e.payload)?;
+            self.to_deliver.push_back(signal.pending);
+        }
+        Ok(())
+    }
+
     /// The call is the one that the recording has next, at `step` if that is given.
     pub(super) fn expected(&mut self, call: &Call, step: Option<u64>) -> Result<bool, Error> {
-        // An edited run is not interrupted where the recorded one was.
+        // Elsewhere an edited run is not interrupted where the recorded one was.
         while self.edited && matches!(&self.next, Some(e) if e.kind == Kind::Signal) {
             self.take()?;
         }

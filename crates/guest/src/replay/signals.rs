@@ -70,9 +70,15 @@ impl Replay {
         }
     }
 
-    /// The signal that the recording has at `step`.
+    /// The signal that the guest gets at `step`, the present one.
     pub(super) fn signal_due(&self, step: u64) -> Result<Option<Pending>, Error> {
-        let due = |e: &&Event| e.kind == Kind::Signal && e.step == step && !self.edited;
+        if self.edited {
+            return match self.to_deliver.front() {
+                Some(p) if self.heeds(p.signal)? => Ok(Some(p.clone())),
+                _ => Ok(None),
+            };
+        }
+        let due = |e: &&Event| e.kind == Kind::Signal && e.step == step;
         let Some(e) = self.next.as_ref().filter(due) else {
             return Ok(None);
         };

@@ -61,14 +61,21 @@ fn check(program: &Program, tries: u64) {
                 .run(&until)
                 .unwrap_or_else(|e| panic!("{}: {e}", what()));
             let (step, pc) = (replay.step().expect("a step"), replay.regs().rip);
+            let arrivals = |to: usize| -> Vec<u64> {
+                let passed = |pc| seen[from + 1..to].iter().filter(move |s| s.regs.rip == pc);
+                stops.iter().map(|s| passed(s.pc).count() as u64).collect()
+            };
             match (halt, expected) {
                 (Halt::Stop(i), Some(at)) => {
+                    assert_eq!(replay.passed(), arrivals(at + 1), "{}", what());
                     assert_eq!((step, pc), (seen[at].step, seen[at].regs.rip), "{}", what());
                     assert_eq!(stops[i].pc, pc, "{}", what());
                     from = at;
                 }
                 (Halt::Step, None) if goal == Some(step) => {
-                    from = from.max(seen.partition_point(|s| s.step < step));
+                    let to = from.max(seen.partition_point(|s| s.step < step));
+                    assert_eq!(replay.passed(), arrivals(to.max(from + 1)), "{}", what());
+                    from = to;
                     assert_eq!(pc, seen[from].regs.rip, "{}", what());
                 }
                 (Halt::Ended(_), None) if goal.is_none_or(|g| g > step - 1) => break,
