@@ -41,6 +41,8 @@ pub(crate) struct Asked {
     calls: FxHashMap<FrameId, u32>,
     list: Vec<Call>,
     free: Vec<u32>,
+    /// Lists that are not used.
+    room: Vec<SmallVec<[Wants; 4]>>,
     /// Questions that are open, in all calls.
     open: usize,
     /// The call that was looked up last: the next question is mostly about the same. Only here may a
@@ -95,14 +97,39 @@ impl Asked {
         n
     }
 
-    /// Some ask the same: each is another instruction, or the same one's earlier execution.
-    pub(crate) fn ask(
+    /// Somebody asks.
+    pub(crate) fn ask(&mut self, frame: FrameId, set: SetId, asker: Wants, each: bool) {
+        let same = |w: &&mut Wants| w.who == asker.who && (!each || w.earliest == asker.earliest);
+        let known = self.question(frame, set);
+        match known.iter_mut().find(same) {
+            Some(w) => w.join(asker),
+            None => known.push(asker),
+        }
+    }
+
+    /// Some ask the same.
+    pub(crate) fn ask_all(
         &mut self,
         frame: FrameId,
         set: SetId,
         askers: impl Iterator<Item = Wants>,
-        each: bool,
+        distinct: bool,
     ) {
+        let known = self.question(frame, set);
+        if distinct && known.is_empty() {
+            known.extend(askers);
+            return;
+        }
+        for asker in askers {
+            match known.iter_mut().find(|w| w.who == asker.who) {
+                Some(w) => w.join(asker),
+                None => known.push(asker),
+            }
+        }
+    }
+
+    /// Those who ask about a set of branches.
+    fn question(&mut self, frame: FrameId, set: SetId) -> &mut SmallVec<[Wants; 4]> {
         let n = self.find(frame).unwrap_or_else(|| {
             let n = self.free.pop().unwrap_or_else(|| {
                 self.list.push(Call::default());
@@ -117,18 +144,10 @@ impl Asked {
         if call.questions.get(at).is_none_or(|q| q.set != set) {
             call.bits |= self.sets[set as usize].bits;
             self.open += 1;
-            let askers = SmallVec::new();
+            let askers = self.room.pop().unwrap_or_default();
             call.questions.insert(at, Question { set, askers });
         }
-        let known = &mut call.questions[at].askers;
-        for asker in askers {
-            let same =
-                |w: &&mut Wants| w.who == asker.who && (!each || w.earliest == asker.earliest);
-            match known.iter_mut().find(same) {
-                Some(w) => w.join(asker),
-                None => known.push(asker),
-            }
-        }
+        &mut call.questions[at].askers
     }
 
     /// Somebody asks about the call that began this frame.
@@ -158,14 +177,18 @@ impl Asked {
             return;
         }
         let Some(n) = self.find(frame) else { return };
-        let (sets, call) = (&self.sets, &mut self.list[n as usize]);
+        let (sets, room) = (&self.sets, &mut self.room);
+        let call = &mut self.list[n as usize];
         call.bits = 0;
         let before = call.questions.len();
         call.questions.retain(|q| {
             let set = &sets[q.set as usize];
             let answered = set.branches.contains(&branch);
             if answered {
-                out.extend(q.askers.iter().copied());
+                out.extend_from_slice(&q.askers);
+                let mut list = std::mem::take(&mut q.askers);
+                list.clear();
+                room.push(list);
             } else {
                 call.bits |= set.bits;
             }

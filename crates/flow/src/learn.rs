@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 use tape::Term;
 
 use crate::asked::SetId;
-use crate::plan::{Step, mask};
+use crate::plan::{Address, Step, mask};
 use crate::quick::{Answer, CellEnd, Final, Guard, Next, Op, Operand, Run, word};
 use crate::step::{Piece, Room, State, step};
 use crate::terms::{Edge, Edges, Kind, Node, OUTSIDE};
@@ -151,7 +151,7 @@ impl<E: Edges> Learner<'_, '_, '_, E> {
             return 0;
         }
         let spots = &mut self.run.quick.spots;
-        spots.push(*at.spot);
+        spots.push(Address::of(at.spot));
         spots.len() as u32 - 1
     }
 
@@ -205,11 +205,14 @@ impl<E: Edges> Learner<'_, '_, '_, E> {
             if self.live {
                 self.run.quick.askers.extend(&asks.askers);
             }
+            let mut whos: Vec<WhoId> = asks.askers.iter().map(|a| a.0).collect();
+            whos.sort_unstable();
             self.emit(Op::Ask {
                 frame: asks.frame,
                 set: asks.set,
                 first,
                 n: asks.askers.len() as u32,
+                distinct: whos.windows(2).all(|w| w[0] != w[1]),
             });
         }
     }

@@ -6,6 +6,9 @@ use crate::slice::{NOBODY, Shown};
 use crate::terms::{Edge, Edges, Kind, Node, OUTSIDE};
 use crate::wanted::{Each, Entry, Took, Wants, WhoId, Why};
 
+/// The number for what depends on nothing: who is outside.
+const NO_EDGE: u32 = u32::MAX;
+
 impl<E: Edges> Run<'_, '_, E> {
     /// Those that an operand stands for.
     #[inline]
@@ -65,9 +68,9 @@ impl<E: Edges> Run<'_, '_, E> {
             }
             Op::Found { to, hint } => {
                 let taken = std::mem::take(&mut self.slicer.taken);
-                for took in &taken {
+                for (n, took) in taken.iter().enumerate() {
                     let wants = took.wants();
-                    let number = self.number(hint, wants.who, to);
+                    let number = self.number(hint, n, wants.who, to);
                     let kind = took.kind(Why::Memory);
                     self.edge(number, wants, self.shown(to), kind);
                 }
@@ -75,8 +78,8 @@ impl<E: Edges> Run<'_, '_, E> {
             }
             Op::Answer { to, hint } => {
                 let answered = std::mem::take(&mut self.slicer.answered);
-                for wants in &answered {
-                    let number = self.number(hint, wants.who, to);
+                for (n, wants) in answered.iter().enumerate() {
+                    let number = self.number(hint, n, wants.who, to);
                     self.edge(number, *wants, self.shown(to), Kind::Control);
                 }
                 self.slicer.answered = answered;
@@ -149,6 +152,7 @@ impl<E: Edges> Run<'_, '_, E> {
                 set,
                 first,
                 n,
+                distinct,
             } => {
                 let frame = self.scene.frame(frame);
                 let step = self.scene.item.step;
@@ -159,7 +163,7 @@ impl<E: Edges> Run<'_, '_, E> {
                     Operand::Hidden(k) => Wants::one(who, hidden[k as usize].node.step),
                     _ => unreachable!("only instructions ask"),
                 });
-                self.slicer.asked.ask(frame, set, askers, false);
+                self.slicer.asked.ask_all(frame, set, askers, distinct);
             }
             Op::Count(what) => {
                 let shown = Shown {
@@ -174,12 +178,23 @@ impl<E: Edges> Run<'_, '_, E> {
 
     /// The number of the dependence of somebody on an instruction.
     #[inline]
-    fn number(&mut self, hint: u32, who: WhoId, to: Operand) -> u32 {
-        let id = self.id(to);
+    fn number(&mut self, hint: u32, n: usize, who: WhoId, to: Operand) -> u32 {
         let known = &mut self.quick.hints[hint as usize];
-        if let Some(k) = known.iter().find(|k| k.0 == who) {
+        // Mostly they come in the same order.
+        let same = known.get(n).filter(|k| k.0 == who);
+        if let Some(k) = same.or_else(|| known.iter().find(|k| k.0 == who)) {
             return k.1;
         }
+        self.find_number(hint, who, to)
+    }
+
+    #[cold]
+    fn find_number(&mut self, hint: u32, who: WhoId, to: Operand) -> u32 {
+        if self.slicer.everybody.get(who).pc == OUTSIDE.pc {
+            return NO_EDGE;
+        }
+        let id = self.id(to);
+        let known = &mut self.quick.hints[hint as usize];
         let merged = self.slicer.edges.merged().expect("dependences by number");
         let number = merged.number(u64::from(who) << 32 | u64::from(id));
         if known.len() < MANY_WAYS {
@@ -192,11 +207,11 @@ impl<E: Edges> Run<'_, '_, E> {
     #[inline]
     fn edge(&mut self, number: u32, wants: Wants, to: Node, memory: Kind) {
         let mut times = u64::from(wants.times);
-        let who = self.slicer.everybody.get(wants.who);
-        if who.pc == OUTSIDE.pc {
+        if number == NO_EDGE {
             return;
         }
-        if who.pc == to.pc && wants.earliest == to.step {
+        let everybody = &self.slicer.everybody;
+        if wants.earliest == to.step && everybody.get(wants.who).pc == to.pc {
             // Inside one call of a library.
             times -= 1;
         }
@@ -205,14 +220,15 @@ impl<E: Edges> Run<'_, '_, E> {
         }
         let merged = self.slicer.edges.merged().expect("dependences by number");
         let step = wants.latest;
-        merged.add_one(number, (step, to.step), times, || Edge {
-            from: Node { step, pc: who.pc },
-            to,
-            kind: match who.why {
+        merged.add_one(number, (step, to.step), times, || {
+            let who = everybody.get(wants.who);
+            let kind = match who.why {
                 Why::Register(r) => Kind::Register(r),
                 Why::Control => Kind::Control,
                 Why::Memory => memory,
-            },
+            };
+            let from = Node { step, pc: who.pc };
+            Edge { from, to, kind }
         });
     }
 

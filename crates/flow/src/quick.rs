@@ -11,12 +11,14 @@
 //! another in the same record depends on it) is no operation: how often the knot was passed says
 //! how often it happened.
 
+use std::rc::Rc;
+
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use crate::asked::SetId;
 use crate::codes::InsnId;
-use crate::plan::{Plan, Spot, Values};
+use crate::plan::{Address, Plan, Values};
 use crate::reader::FrameId;
 use crate::roll::{Item, View};
 use crate::slice::{NOBODY, Shown, Slicer};
@@ -119,6 +121,8 @@ pub(crate) enum Op {
         set: SetId,
         first: u32,
         n: u32,
+        /// No two of the askers are the same instruction.
+        distinct: bool,
     },
     Count(Operand),
 }
@@ -190,9 +194,9 @@ struct Form {
     cells: Box<[u16]>,
     /// Frames that have code of libraries, with the number of such an instruction.
     hidden: SmallVec<[(u8, u8); 1]>,
-    begins: FxHashMap<Box<[u64]>, u32>,
+    begins: FxHashMap<Rc<[u64]>, u32>,
     /// The beginning that was used last.
-    last: Option<(Box<[u64]>, u32)>,
+    last: Option<(Rc<[u64]>, u32)>,
     learned: u64,
     used: u64,
 }
@@ -205,7 +209,7 @@ pub(crate) struct Quick {
     pub(crate) ends: Vec<CellEnd>,
     pub(crate) finals: Vec<Final>,
     pub(crate) askers: Vec<(WhoId, Operand)>,
-    pub(crate) spots: Vec<Spot>,
+    pub(crate) spots: Vec<Address>,
     /// By operation, the numbers of the dependences that it found.
     pub(crate) hints: Vec<SmallVec<[(WhoId, u32); 4]>>,
     lists: FxHashMap<SmallVec<[u64; 4]>, u64>,
@@ -326,11 +330,12 @@ impl<E: Edges> Slicer<'_, E> {
         let known = match &form.last {
             Some((k, n)) if **k == key[..] => Some(*n),
             _ => {
-                let n = form.begins.get(&key[..]).copied();
-                if let Some(n) = n {
-                    form.last = Some((key[..].into(), n));
+                let known = form.begins.get_key_value(&key[..]);
+                let known = known.map(|(key, n)| (key.clone(), *n));
+                if known.is_some() {
+                    form.last.clone_from(&known);
                 }
-                n
+                known.map(|k| k.1)
             }
         };
         quick.kept.clear();
@@ -353,8 +358,9 @@ impl<E: Edges> Slicer<'_, E> {
             None => {
                 form.learned += 1;
                 let n = run.knot();
-                form.begins.insert(key[..].into(), n);
-                form.last = Some((key[..].into(), n));
+                let key: Rc<[u64]> = key[..].into();
+                form.begins.insert(key.clone(), n);
+                form.last = Some((key, n));
                 run.quick.path.push(n);
                 run.learn(&form.cells, None);
                 true
@@ -489,8 +495,8 @@ impl<E: Edges> Run<'_, '_, E> {
     }
 
     pub(crate) fn address(&self, spot: u32, offset: u64) -> u64 {
-        let spot = &self.quick.spots[spot as usize];
-        spot.address(&self.scene.values).wrapping_add(offset)
+        let address = &self.quick.spots[spot as usize];
+        address.get(&self.scene.values).wrapping_add(offset)
     }
 
     /// What is the case. Questions about control are answered thereby.

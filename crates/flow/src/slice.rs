@@ -555,7 +555,7 @@ impl<'a, E: Edges> Slicer<'a, E> {
         }
         let set = self.deciders(pc, id);
         let asker = self.everybody.wants(by.id, by.node, Why::Control);
-        self.asked.ask(frame, set, std::iter::once(asker), E::EACH);
+        self.asked.ask(frame, set, asker, E::EACH);
     }
 
     fn event(&mut self, view: &View<'_>, event: &Event, item: &Item) {
