@@ -61,9 +61,18 @@ fn main() {
     let compressed = std::fs::metadata(&file).expect("the file").len();
     println!(
         "{{\"steps\":{steps},\"guest_cpu_seconds\":{cpu},\"wall_seconds\":{wall},\"tape_bytes\":{},\
-         \"compressed_bytes\":{compressed},\"last_writer_seconds\":{pass}}}",
-        roll.bytes()
+         \"compressed_bytes\":{compressed},\"last_writer_seconds\":{pass},\"peak_bytes\":{}}}",
+        roll.bytes(),
+        peak()
     );
+}
+
+/// Most memory that this process had at any time; the guest's is its own.
+fn peak() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").expect("the kernel tells");
+    let line = status.lines().find_map(|l| l.strip_prefix("VmHWM:"));
+    let words = line.expect("a peak").trim().trim_end_matches(" kB");
+    words.parse::<u64>().expect("a number") << 10
 }
 
 fn record(folder: &Path, program: &Path, args: Vec<OsString>) -> u64 {

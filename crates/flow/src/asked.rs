@@ -27,7 +27,7 @@ struct Question {
     askers: SmallVec<[Wants; 4]>,
 }
 
-/// What is asked within one call.
+/// What is asked within one call, by number of the set.
 #[derive(Default)]
 struct Call {
     questions: SmallVec<[Question; 2]>,
@@ -41,8 +41,13 @@ pub(crate) struct Asked {
     calls: FxHashMap<FrameId, u32>,
     list: Vec<Call>,
     free: Vec<u32>,
-    /// The call that was looked up last: the next question is mostly about the same.
-    near: std::cell::Cell<Option<(FrameId, Option<u32>)>>,
+    /// Lists that are not used.
+    room: Vec<SmallVec<[Wants; 4]>>,
+    /// Questions that are open, in all calls.
+    open: usize,
+    /// The call that was looked up last: the next question is mostly about the same. Only here may a
+    /// call be known of which nothing is asked: in a loop, it is asked again at once.
+    near: Option<(FrameId, Option<u32>)>,
 }
 
 fn bit(branch: u64) -> u64 {
@@ -62,68 +67,99 @@ impl Asked {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.calls.is_empty()
+        self.open == 0
     }
 
     pub(crate) fn clear(&mut self) {
         self.calls.clear();
         self.list.clear();
         self.free.clear();
-        self.near.set(None);
+        self.open = 0;
+        self.near = None;
     }
 
     #[inline]
-    fn find(&self, frame: FrameId) -> Option<u32> {
-        match self.near.get() {
+    fn find(&mut self, frame: FrameId) -> Option<u32> {
+        match self.near {
             Some((f, n)) if f == frame => n,
-            _ => {
-                let n = self.calls.get(&frame).copied();
-                self.near.set(Some((frame, n)));
-                n
-            }
+            _ => self.look_up(frame),
         }
+    }
+
+    fn look_up(&mut self, frame: FrameId) -> Option<u32> {
+        if let Some((old, Some(n))) = self.near
+            && self.list[n as usize].questions.is_empty()
+        {
+            self.forget(old, n);
+        }
+        let n = self.calls.get(&frame).copied();
+        self.near = Some((frame, n));
+        n
     }
 
     /// Somebody asks.
     pub(crate) fn ask(&mut self, frame: FrameId, set: SetId, asker: Wants, each: bool) {
+        let same = |w: &&mut Wants| w.who == asker.who && (!each || w.earliest == asker.earliest);
+        let known = self.question(frame, set);
+        match known.iter_mut().find(same) {
+            Some(w) => w.join(asker),
+            None => known.push(asker),
+        }
+    }
+
+    /// Some ask the same.
+    pub(crate) fn ask_all(
+        &mut self,
+        frame: FrameId,
+        set: SetId,
+        askers: impl Iterator<Item = Wants>,
+        distinct: bool,
+    ) {
+        let known = self.question(frame, set);
+        if distinct && known.is_empty() {
+            known.extend(askers);
+            return;
+        }
+        for asker in askers {
+            match known.iter_mut().find(|w| w.who == asker.who) {
+                Some(w) => w.join(asker),
+                None => known.push(asker),
+            }
+        }
+    }
+
+    /// Those who ask about a set of branches.
+    fn question(&mut self, frame: FrameId, set: SetId) -> &mut SmallVec<[Wants; 4]> {
         let n = self.find(frame).unwrap_or_else(|| {
             let n = self.free.pop().unwrap_or_else(|| {
                 self.list.push(Call::default());
                 self.list.len() as u32 - 1
             });
             self.calls.insert(frame, n);
-            self.near.set(Some((frame, Some(n))));
+            self.near = Some((frame, Some(n)));
             n
         });
         let call = &mut self.list[n as usize];
-        let known = call.questions.iter().position(|q| q.set == set);
-        let question = match known {
-            Some(n) => &mut call.questions[n],
-            None => {
-                call.bits |= self.sets[set as usize].bits;
-                call.questions.push(Question {
-                    set,
-                    askers: SmallVec::new(),
-                });
-                call.questions.last_mut().expect("the one just added")
-            }
-        };
-        let same = |w: &&mut Wants| w.who == asker.who && (!each || w.earliest == asker.earliest);
-        match question.askers.iter_mut().find(same) {
-            Some(w) => w.join(asker),
-            None => question.askers.push(asker),
+        let at = call.questions.partition_point(|q| q.set < set);
+        if call.questions.get(at).is_none_or(|q| q.set != set) {
+            call.bits |= self.sets[set as usize].bits;
+            self.open += 1;
+            let askers = self.room.pop().unwrap_or_default();
+            call.questions.insert(at, Question { set, askers });
         }
+        &mut call.questions[at].askers
     }
 
     /// Somebody asks about the call that began this frame.
     #[inline]
-    pub(crate) fn about_call(&self, frame: FrameId) -> bool {
-        self.find(frame).is_some()
+    pub(crate) fn about_call(&mut self, frame: FrameId) -> bool {
+        let n = self.find(frame);
+        n.is_some_and(|n| !self.list[n as usize].questions.is_empty())
     }
 
     /// Somebody asks about this branch, in this frame.
     #[inline]
-    pub(crate) fn about_branch(&self, frame: FrameId, branch: u64) -> bool {
+    pub(crate) fn about_branch(&mut self, frame: FrameId, branch: u64) -> bool {
         let Some(n) = self.find(frame) else {
             return false;
         };
@@ -137,35 +173,42 @@ impl Asked {
 
     /// Those for whom the branch is the answer.
     pub(crate) fn branch(&mut self, frame: FrameId, branch: u64, out: &mut Vec<Wants>) {
+        if !self.about_branch(frame, branch) {
+            return;
+        }
         let Some(n) = self.find(frame) else { return };
-        let (sets, call) = (&self.sets, &mut self.list[n as usize]);
+        let (sets, room) = (&self.sets, &mut self.room);
+        let call = &mut self.list[n as usize];
         call.bits = 0;
+        let before = call.questions.len();
         call.questions.retain(|q| {
             let set = &sets[q.set as usize];
             let answered = set.branches.contains(&branch);
             if answered {
-                out.extend(q.askers.iter().copied());
+                out.extend_from_slice(&q.askers);
+                let mut list = std::mem::take(&mut q.askers);
+                list.clear();
+                room.push(list);
             } else {
                 call.bits |= set.bits;
             }
             !answered
         });
-        if call.questions.is_empty() {
-            self.forget(frame, n);
-        }
+        self.open -= before - call.questions.len();
     }
 
     /// Those for whom the call that began the frame is the answer.
     pub(crate) fn call(&mut self, frame: FrameId, out: &mut Vec<Wants>) {
         let Some(n) = self.find(frame) else { return };
         let call = std::mem::take(&mut self.list[n as usize]);
+        self.open -= call.questions.len();
         out.extend(call.questions.into_iter().flat_map(|q| q.askers));
         self.forget(frame, n);
+        self.near = Some((frame, None));
     }
 
     fn forget(&mut self, frame: FrameId, n: u32) {
         self.calls.remove(&frame);
-        self.near.set(Some((frame, None)));
         self.free.push(n);
     }
 }

@@ -8,12 +8,16 @@
 mod asked;
 mod codes;
 mod history;
+mod learn;
+mod perform;
 mod plan;
+mod quick;
 mod reader;
 mod roll;
 mod saved;
 mod slice;
 mod sources;
+mod step;
 mod terms;
 mod wanted;
 

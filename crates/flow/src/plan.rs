@@ -178,6 +178,45 @@ impl Spot {
     }
 }
 
+/// The address of a [`Spot`], quicker where it is no more than a sum.
+pub(crate) struct Address {
+    base: Term,
+    index: Term,
+    scale: u64,
+    displacement: u64,
+    /// Where it is more.
+    spot: Option<Box<Spot>>,
+}
+
+impl Address {
+    pub(crate) fn of(spot: &Spot) -> Self {
+        const NONE: Term = Term {
+            slot: slot::ZERO,
+            offset: 0,
+        };
+        let a = &spot.access.address;
+        let sum = spot.bit.is_none() && !a.narrow && a.segment != Some(Segment::Fs);
+        Address {
+            base: spot.base.unwrap_or(NONE),
+            index: spot.index.unwrap_or(NONE),
+            scale: u64::from(a.scale),
+            displacement: a.displacement,
+            spot: (!sum).then(|| Box::new(*spot)),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, v: &Values<'_>) -> u64 {
+        match &self.spot {
+            Some(spot) => spot.address(v),
+            None => self
+                .displacement
+                .wrapping_add(v.get(self.base))
+                .wrapping_add(v.get(self.index).wrapping_mul(self.scale)),
+        }
+    }
+}
+
 impl Plan {
     pub fn of(code: &Code) -> Plan {
         let mut plan = Plan {

@@ -14,58 +14,63 @@
 //! Not followed: the stack pointer (every instruction that uses the stack would depend on every
 //! call before it). Registers that a function saves and restores are followed through the saving
 //! without making it a part of the slice.
+//!
+//! In loops the same happens again and again, with other executions: what was found of a record is
+//! remembered and done again ([`crate::quick`]).
 
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
-use image::effects::{self, Place, RegRange, Transfer};
-use rustc_hash::{FxHashMap, FxHashSet};
-use smallvec::SmallVec;
-use tape::{Event, Stretch};
+use image::effects::{self, RegRange};
+use rustc_hash::FxHashMap;
+use tape::{Event, Stretch, Term};
 
 use crate::asked::{Asked, SetId};
 use crate::codes::{Codes, InsnId};
 use crate::plan::{Plan, Spot, Step, Values};
+use crate::quick::{Quick, Scene};
 use crate::reader::FrameId;
 use crate::roll::{Item, Roll, View, What};
-use crate::sources::{Uses, sources};
+use crate::step::{Piece, Room, State, step};
 use crate::terms::{
     Controls, Criterion, Edge, Edges, Kind, Node, OUTSIDE, Omission, Options, Times,
 };
-use crate::wanted::{Everybody, Memory, Registers, Taken, Wants, Why};
+use crate::wanted::{Each, Everybody, Memory, Registers, Taken, Took, Wants, Why};
 
 /// A slice in the making.
 pub struct Slicer<'a, E> {
-    codes: &'a Codes,
+    pub(crate) codes: &'a Codes,
     controls: &'a mut dyn Controls,
     criterion: Criterion,
-    options: Options,
-    everybody: Everybody,
+    pub(crate) options: Options,
+    pub(crate) everybody: Everybody,
     /// By thread; `now` is the one at hand.
     registers: Vec<(u32, Registers)>,
     now: usize,
-    memory: Memory,
+    pub(crate) memory: Memory,
     /// Registers wanted after a handler returned, which come from before the signal.
     interrupted: FxHashMap<u32, Vec<Registers>>,
     /// What was wanted of a call that has been left, until it is entered.
     open: FxHashMap<u32, Open>,
-    asked: Asked,
+    pub(crate) asked: Asked,
     /// By instruction, as far as known: whether it is the user's own, and what decides about it.
     visible: Vec<Option<bool>>,
     sets: Vec<Option<SetId>>,
     omitted: Vec<Option<Rc<[Omission]>>>,
     /// By instruction, how often it is in the slice.
     nodes: Vec<Option<Times>>,
-    /// Calls that stand for what happened inside of them.
-    squashed: FxHashSet<Node>,
+    /// Calls that stand for what happened inside of them, and have not been reached yet.
+    squashed: BTreeSet<Node>,
     /// What the library code of a call is shown as: of the call that was looked at last.
     hidden: Option<(FrameId, Shown)>,
     pub edges: E,
-    taken: Taken,
-    answered: Vec<Wants>,
+    pub(crate) quick: Option<Box<Quick>>,
+    room: Room<Wants>,
+    pub(crate) taken: Taken,
+    pub(crate) answered: Vec<Wants>,
     /// The frame of the record after the one at hand, and its thread.
     later: Option<(u32, FrameId)>,
     started: bool,
-    scratch: Vec<(u64, u64)>,
 }
 
 #[derive(Default)]
@@ -77,6 +82,8 @@ struct Open {
 /// The instruction at hand.
 struct Here<'a> {
     view: &'a View<'a>,
+    insn: &'a Step,
+    values: &'a Values<'a>,
     step: u64,
     frame: FrameId,
     /// The frame that it begins, if it is a call.
@@ -86,14 +93,14 @@ struct Here<'a> {
 }
 
 /// An instruction as it is shown.
-#[derive(Clone, Copy)]
-struct Shown {
-    node: Node,
-    id: InsnId,
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) struct Shown {
+    pub(crate) node: Node,
+    pub(crate) id: InsnId,
 }
 
 /// The number of all that is outside.
-const NOBODY: InsnId = InsnId::MAX;
+pub(crate) const NOBODY: InsnId = InsnId::MAX;
 
 impl<'a, E: Edges> Slicer<'a, E> {
     pub fn new(
@@ -120,15 +127,20 @@ impl<'a, E: Edges> Slicer<'a, E> {
             sets: vec![None; n],
             omitted: vec![None; n],
             nodes: vec![None; n],
-            squashed: FxHashSet::default(),
+            squashed: BTreeSet::new(),
             hidden: None,
             edges,
+            quick: Some(Quick::new(codes.len())),
+            room: Room::default(),
             taken: Vec::new(),
             answered: Vec::new(),
             later: None,
             started: false,
-            scratch: Vec::new(),
         }
+    }
+
+    pub(crate) fn registers(&mut self) -> &mut Registers {
+        &mut self.registers[self.now].1
     }
 
     /// Nothing is wanted any more: what was before `step` does not matter.
@@ -150,6 +162,7 @@ impl<'a, E: Edges> Slicer<'a, E> {
             since = (since + 1) % 1024;
             since != 0 || go_on() && !self.is_done(item.step)
         });
+        self.settle();
     }
 
     /// By address, how often each instruction is in the slice.
@@ -196,7 +209,13 @@ impl<'a, E: Edges> Slicer<'a, E> {
 
     /// The instruction itself if it is the user's own, else the call of the library it is in. What
     /// runs before and after the user's code is outside.
-    fn shown(&mut self, view: &View<'_>, node: Node, id: Option<InsnId>, frame: FrameId) -> Shown {
+    pub(crate) fn shown(
+        &mut self,
+        view: &View<'_>,
+        node: Node,
+        id: Option<InsnId>,
+        frame: FrameId,
+    ) -> Shown {
         if let Some(id) = id
             && self.visible[id as usize] == Some(true)
         {
@@ -270,11 +289,27 @@ impl<'a, E: Edges> Slicer<'a, E> {
                     }
                 });
                 let arrived = arrived.map(|a| a.1);
+                let arrives = arrived.is_some_and(|f| self.asked.about_call(f));
                 if whole
-                    && !arrived.is_some_and(|f| self.asked.about_call(f))
+                    && !arrives
                     && !self.interesting(plan, executed, &values, item, first_frame)
                 {
                     return;
+                }
+                let inside = item.step >= from && end <= to && whole;
+                if inside && !arrives && !E::EACH && !self.has_root(item.step, end) {
+                    let scene = Scene {
+                        view,
+                        item,
+                        plan,
+                        executed,
+                        values,
+                        shape: record.shape,
+                        first_frame,
+                    };
+                    if self.quickly(&scene) {
+                        return;
+                    }
                 }
                 for i in (0..executed).rev() {
                     let step = item.step + i as u64;
@@ -290,13 +325,15 @@ impl<'a, E: Edges> Slicer<'a, E> {
                     let rbp = asks.then(|| plan.rbp_at(i, &values)).flatten();
                     let here = Here {
                         view,
+                        insn: s,
+                        values: &values,
                         step,
                         frame,
                         callee,
                         rbp,
                     };
-                    if self.concerns(s, &values, &here) {
-                        self.step(s, &values, &here);
+                    if self.concerns(&here) {
+                        self.step(here);
                     }
                 }
             }
@@ -306,7 +343,7 @@ impl<'a, E: Edges> Slicer<'a, E> {
     /// A quick look: does the record have anything to do with the slice?
     #[inline]
     fn interesting(
-        &self,
+        &mut self,
         plan: &Plan,
         executed: usize,
         values: &Values<'_>,
@@ -320,7 +357,7 @@ impl<'a, E: Edges> Slicer<'a, E> {
         if !self.memory.is_empty() {
             let stores = plan.stores.iter();
             for (_, spot) in stores.take_while(|(i, _)| (*i as usize) < executed) {
-                if self.may_hit(spot, values) {
+                if may_hit(&self.memory, spot, values) {
                     return true;
                 }
             }
@@ -354,187 +391,32 @@ impl<'a, E: Edges> Slicer<'a, E> {
         }
     }
 
-    #[inline]
-    fn may_hit(&self, spot: &Spot, values: &Values<'_>) -> bool {
-        match spot.access.fixed() {
-            Some(n) => self.memory.maybe(spot.address(values), u64::from(n)),
-            None => true,
-        }
-    }
-
     /// The same look at one instruction.
     #[inline]
-    fn concerns(&self, s: &Step, values: &Values<'_>, here: &Here<'_>) -> bool {
-        let stores = || {
+    fn concerns(&mut self, here: &Here<'_>) -> bool {
+        let s = here.insn;
+        let stores = |memory: &Memory| {
             let mut spots = s.spots.iter().filter(|s| s.access.writes);
-            spots.any(|spot| self.may_hit(spot, values))
+            spots.any(|spot| may_hit(memory, spot, here.values))
         };
         self.registers[self.now].1.mask & s.writes != 0
-            || s.stores && stores()
+            || s.stores && stores(&self.memory)
             || s.may_branch && self.asked.about_branch(here.frame, s.pc)
             || s.may_branch && self.options.relevant && !self.memory.is_empty()
             || here.callee.is_some_and(|c| self.asked.about_call(c))
             || self.has_root(here.step, here.step + 1)
     }
 
-    fn step(&mut self, s: &Step, values: &Values<'_>, here: &Here<'_>) {
-        let Here {
-            view,
-            step,
-            frame,
-            callee,
-            ..
-        } = *here;
-        let real = Node { step, pc: s.pc };
-        // Who it is shown as is worked out when it is known to be in the slice.
-        let mut shown = None;
-        let mut inside = self.has_root(step, step + 1);
-        let mut answered = std::mem::take(&mut self.answered);
-        answered.clear();
-        if s.may_branch {
-            self.asked.branch(frame, s.pc, &mut answered);
-        }
-        if let Some(callee) = callee {
-            self.asked.call(callee, &mut answered);
-        }
-        if !answered.is_empty() {
-            inside = true;
-            let to = *shown.get_or_insert_with(|| self.shown(view, real, Some(s.id), frame));
-            for w in &answered {
-                self.edge(*w, Kind::Control, to);
-            }
-        }
-        if s.may_branch && self.options.relevant {
-            for &Omission { local, at, len } in self.omitted(s).iter() {
-                let base = if local { here.rbp } else { Some(0) };
-                let Some(base) = base else { continue };
-                let addr = base.wrapping_add(at);
-                answered.clear();
-                self.memory.peek(addr, len, &mut answered);
-                if answered.is_empty() {
-                    continue;
-                }
-                inside = true;
-                let to = *shown.get_or_insert_with(|| self.shown(view, real, Some(s.id), frame));
-                for w in &answered {
-                    self.edge(*w, Kind::Omitted { addr, len }, to);
-                }
-            }
-        }
-        self.answered = answered;
-        let mut taken = std::mem::take(&mut self.taken);
-        let mut stretches = std::mem::take(&mut self.scratch);
-        let mut hit = inside;
-        // Everything is taken before anything is wanted: an instruction reads before it writes.
-        let mut uses = Uses::new();
-        let mut addresses: SmallVec<[u8; 4]> = SmallVec::new();
-        for t in &s.effects.transfers {
-            taken.clear();
-            let mut certain = true;
-            match t.to {
-                Place::Register(r) => {
-                    if r.general_number() == Some(4) && r.at < 128 {
-                        continue;
-                    }
-                    self.registers[self.now].1.take(r, &mut taken);
-                }
-                Place::Memory { access, at, len } => {
-                    let a = s.spots[access as usize]
-                        .address(values)
-                        .wrapping_add(u64::from(at));
-                    self.memory.take(a, u64::from(len), &mut taken);
-                }
-                Place::Whole(access) => {
-                    stretches.clear();
-                    certain = s.spots[access as usize].stretches(values, &mut stretches);
-                    let mut offset = 0;
-                    for &(a, len) in &stretches {
-                        let from = taken.len();
-                        self.memory.take(a, len, &mut taken);
-                        for t in &mut taken[from..] {
-                            t.at += offset;
-                        }
-                        offset += len;
-                    }
-                }
-            }
-            if taken.is_empty() && !inside {
-                continue;
-            }
-            if s.keeps && !inside {
-                self.pass_on(s, t, values, &taken);
-                continue;
-            }
-            if s.frames && !inside {
-                continue;
-            }
-            if let Some(c) = s.condition
-                && values.get(c) & 1 == 0
-            {
-                // A conditional move that did not move leaves the old value there.
-                if let Place::Register(r) = t.to {
-                    for took in &taken {
-                        let part = r.part(took.at as u16, took.len as u16);
-                        self.registers[self.now].1.pass(part, took, E::EACH);
-                    }
-                }
-                continue;
-            }
-            if !certain {
-                // Perhaps it was not written at all.
-                self.want_again(&stretches, &taken);
-            }
-            hit = true;
-            let to = *shown.get_or_insert_with(|| self.shown(view, real, Some(s.id), frame));
-            self.edges_from(&taken, to);
-            if let Place::Memory { access, .. } | Place::Whole(access) = t.to {
-                addresses.push(access);
-            }
-            sources(t, &taken, inside, &mut uses);
-        }
-        self.taken = taken;
-        self.scratch = stretches;
-        if !hit {
-            return;
-        }
-        let shown = shown.unwrap_or_else(|| self.shown(view, real, Some(s.id), frame));
-        self.include(real, s.id, shown, frame);
-        if inside {
-            for p in &s.effects.decided_by {
-                uses.push((*p, 0, p.len().map_or(u64::MAX, u64::from)));
-            }
-        }
-        for (place, at, len) in uses {
-            match place {
-                Place::Register(r) => self.want_register(r, shown),
-                Place::Memory {
-                    access,
-                    at: from,
-                    len: all,
-                } => {
-                    let a = s.spots[access as usize].address(values);
-                    let (at, len) = (at.min(u64::from(all)), len.min(u64::from(all)));
-                    self.want_memory(a.wrapping_add(u64::from(from)).wrapping_add(at), len, shown);
-                    addresses.push(access);
-                }
-                Place::Whole(access) => {
-                    let mut list = Vec::new();
-                    s.spots[access as usize].stretches(values, &mut list);
-                    for (a, whole) in list {
-                        let (at, len) = (at.min(whole), len.min(whole - at.min(whole)));
-                        self.want_memory(a.wrapping_add(at), len, shown);
-                    }
-                    addresses.push(access);
-                }
-            }
-        }
-        addresses.sort_unstable();
-        addresses.dedup();
-        for n in addresses {
-            for r in s.spots[n as usize].access.registers() {
-                self.want_register(r, shown);
-            }
-        }
+    fn step(&mut self, here: Here<'_>) {
+        let mut room = std::mem::take(&mut self.room);
+        let (insn, values) = (here.insn, here.values);
+        let mut state = Plainly {
+            slicer: self,
+            here,
+            shown: None,
+        };
+        step(&mut state, insn, values, &mut room);
+        self.room = room;
     }
 
     /// What might have been written if the branch had gone otherwise.
@@ -550,49 +432,18 @@ impl<'a, E: Edges> Slicer<'a, E> {
         }
     }
 
-    /// Registers saved and restored: whoever wanted the one wants the other.
-    fn pass_on(&mut self, s: &Step, t: &Transfer, values: &Values<'_>, taken: &Taken) {
-        let Some(source) = t.from.first() else { return };
-        for took in taken {
-            match source.place {
-                Place::Register(r) => {
-                    let part = r.part(took.at as u16, took.len as u16);
-                    self.registers[self.now].1.pass(part, took, E::EACH);
-                }
-                Place::Memory {
-                    access, at: from, ..
-                } => {
-                    let a = s.spots[access as usize].address(values);
-                    let a = a.wrapping_add(u64::from(from)).wrapping_add(took.at);
-                    self.memory.pass(a, took, E::EACH);
-                }
-                Place::Whole(_) => {}
-            }
-        }
-    }
-
-    /// What was taken is still wanted of these stretches.
-    fn want_again(&mut self, stretches: &[(u64, u64)], taken: &Taken) {
-        for took in taken {
-            let mut begin = 0;
-            for &(a, whole) in stretches {
-                if (begin..begin + whole).contains(&took.at) {
-                    self.memory.pass(a + (took.at - begin), took, E::EACH);
-                }
-                begin += whole;
-            }
-        }
+    /// This is not followed.
+    pub(crate) fn is_pruned(&self, r: RegRange) -> bool {
+        r.general_number() == Some(4)
+            || matches!(r, effects::FS_BASE | effects::GS_BASE)
+            || self.options.pruned_registers.iter().any(|p| p.overlaps(r))
     }
 
     fn want_register(&mut self, r: RegRange, by: Shown) {
-        if r.general_number() == Some(4)
-            || matches!(r, effects::FS_BASE | effects::GS_BASE)
-            || self.options.pruned_registers.iter().any(|p| p.overlaps(r))
-        {
-            return;
+        if !self.is_pruned(r) {
+            let wants = self.everybody.wants(by.id, by.node, Why::Register(r));
+            self.registers().add(r, wants, &mut Each(E::EACH));
         }
-        let wants = self.everybody.wants(by.id, by.node, Why::Register(r));
-        self.registers[self.now].1.add(r, wants, E::EACH);
     }
 
     fn want_memory(&mut self, addr: u64, len: u64, by: Shown) {
@@ -601,7 +452,7 @@ impl<'a, E: Edges> Slicer<'a, E> {
             return;
         }
         let wants = self.everybody.wants(by.id, by.node, Why::Memory);
-        self.memory.add(addr, len, wants, E::EACH);
+        self.memory.add(addr, len, wants, Each(E::EACH));
     }
 
     /// Those who wanted this depend on `to`.
@@ -638,22 +489,25 @@ impl<'a, E: Edges> Slicer<'a, E> {
         }
     }
 
-    fn count(&mut self, shown: Shown, squashed: bool) {
+    pub(crate) fn count(&mut self, shown: Shown, squashed: bool) {
         let node = shown.node;
         if node == OUTSIDE || squashed && !self.squashed.insert(node) {
             return;
         }
-        let Some(times) = self.nodes.get_mut(shown.id as usize) else {
+        self.count_times(shown.id, 1, node.step, node.step);
+    }
+
+    /// So many executions of an instruction are in the slice.
+    pub(crate) fn count_times(&mut self, id: InsnId, count: u64, first: u64, last: u64) {
+        let Some(times) = self.nodes.get_mut(id as usize) else {
             return;
         };
-        let times = times.get_or_insert(Times {
-            count: 0,
-            first: node.step,
-            last: node.step,
+        let count_before = times.map_or(0, |t| t.count);
+        *times = Some(Times {
+            count: count_before + count,
+            first: times.map_or(first, |t| t.first.min(first)),
+            last: times.map_or(last, |t| t.last.max(last)),
         });
-        times.count += 1;
-        times.first = times.first.min(node.step);
-        times.last = times.last.max(node.step);
     }
 
     fn include(&mut self, real: Node, id: InsnId, shown: Shown, frame: FrameId) {
@@ -663,8 +517,35 @@ impl<'a, E: Edges> Slicer<'a, E> {
     }
 
     /// A call that has been counted for what happened inside of it.
-    fn is_squashed(&self, shown: Shown) -> bool {
+    pub(crate) fn is_squashed(&self, shown: Shown) -> bool {
         !self.squashed.is_empty() && self.squashed.contains(&shown.node)
+    }
+
+    /// The calls among these steps that stand for what happened inside; those after are done with.
+    pub(crate) fn squashed_in(&mut self, from: u64, to: u64) -> impl Iterator<Item = u64> {
+        while self.squashed.last().is_some_and(|n| n.step >= to) {
+            self.squashed.pop_last();
+        }
+        let here = self.squashed.iter().rev();
+        here.take_while(move |n| n.step >= from).map(|n| n.step)
+    }
+
+    /// The set of branches that decide about the instruction at `pc`.
+    pub(crate) fn deciders(&mut self, pc: u64, id: Option<InsnId>) -> SetId {
+        let known = id.and_then(|id| self.sets[id as usize]);
+        known.unwrap_or_else(|| {
+            let set = self.asked.set(self.controls.controllers(pc));
+            if let Some(id) = id {
+                self.sets[id as usize] = Some(set);
+            }
+            set
+        })
+    }
+
+    /// Whether the instruction is the user's own.
+    pub(crate) fn is_visible(&mut self, pc: u64, id: InsnId) -> bool {
+        let controls = &mut *self.controls;
+        *self.visible[id as usize].get_or_insert_with(|| controls.shown(pc))
     }
 
     /// Asks why the instruction at `pc` was executed.
@@ -672,14 +553,7 @@ impl<'a, E: Edges> Slicer<'a, E> {
         if self.options.data_only {
             return;
         }
-        let known = id.and_then(|id| self.sets[id as usize]);
-        let set = known.unwrap_or_else(|| {
-            let set = self.asked.set(self.controls.controllers(pc));
-            if let Some(id) = id {
-                self.sets[id as usize] = Some(set);
-            }
-            set
-        });
+        let set = self.deciders(pc, id);
         let asker = self.everybody.wants(by.id, by.node, Why::Control);
         self.asked.ask(frame, set, asker, E::EACH);
     }
@@ -719,14 +593,15 @@ impl<'a, E: Edges> Slicer<'a, E> {
                     rbp: 0,
                     fs_base: 0,
                 };
-                let here = Here {
+                self.step(Here {
                     view,
+                    insn: &step,
+                    values: &values,
                     step: item.step,
                     frame: item.frame,
                     callee: None,
                     rbp: None,
-                };
-                self.step(&step, &values, &here);
+                });
             }
             Event::Outside { writes } => self.drop_memory(writes),
             Event::Exec => {
@@ -776,5 +651,129 @@ impl<'a, E: Edges> Slicer<'a, E> {
         for r in open.reads {
             self.want_memory(r.addr, r.len, shown);
         }
+    }
+}
+
+#[inline]
+fn may_hit(memory: &Memory, spot: &Spot, values: &Values<'_>) -> bool {
+    match spot.access.fixed() {
+        Some(n) => memory.maybe(spot.address(values), u64::from(n)),
+        None => true,
+    }
+}
+
+/// An instruction by itself.
+struct Plainly<'s, 'a, 'v, E> {
+    slicer: &'s mut Slicer<'a, E>,
+    here: Here<'v>,
+    /// Who it is shown as is worked out when it is known to be in the slice.
+    shown: Option<Shown>,
+}
+
+impl<E: Edges> Plainly<'_, '_, '_, E> {
+    fn real(&self) -> Node {
+        Node {
+            step: self.here.step,
+            pc: self.here.insn.pc,
+        }
+    }
+
+    fn shown(&mut self) -> Shown {
+        let (real, here) = (self.real(), &self.here);
+        *self.shown.get_or_insert_with(|| {
+            let id = Some(here.insn.id);
+            self.slicer.shown(here.view, real, id, here.frame)
+        })
+    }
+
+    fn edges(&mut self, answered: &[Wants], kind: Kind) {
+        let to = self.shown();
+        for w in answered {
+            self.slicer.edge(*w, kind, to);
+        }
+    }
+
+    /// Whether the branch might have led to a write of something wanted.
+    fn is_relevant(&mut self, answered: &mut Vec<Wants>) -> bool {
+        let mut relevant = false;
+        for &Omission { local, at, len } in self.slicer.omitted(self.here.insn).iter() {
+            let base = if local { self.here.rbp } else { Some(0) };
+            let Some(base) = base else { continue };
+            let addr = base.wrapping_add(at);
+            answered.clear();
+            self.slicer.memory.peek(addr, len, answered);
+            if !answered.is_empty() {
+                relevant = true;
+                self.edges(answered, Kind::Omitted { addr, len });
+            }
+        }
+        relevant
+    }
+}
+
+impl<E: Edges> State for Plainly<'_, '_, '_, E> {
+    type Wish = Wants;
+
+    fn is_asked(&mut self) -> bool {
+        let (s, slicer) = (self.here.insn, &mut *self.slicer);
+        let mut inside = slicer.has_root(self.here.step, self.here.step + 1);
+        let mut answered = std::mem::take(&mut slicer.answered);
+        answered.clear();
+        if s.may_branch {
+            slicer.asked.branch(self.here.frame, s.pc, &mut answered);
+        }
+        if let Some(callee) = self.here.callee {
+            slicer.asked.call(callee, &mut answered);
+        }
+        if !answered.is_empty() {
+            inside = true;
+            self.edges(&answered, Kind::Control);
+        }
+        if s.may_branch && self.slicer.options.relevant {
+            inside |= self.is_relevant(&mut answered);
+        }
+        self.slicer.answered = answered;
+        inside
+    }
+
+    fn moved(&mut self, condition: Term) -> bool {
+        self.here.values.get(condition) & 1 != 0
+    }
+
+    fn take_register(&mut self, r: RegRange, out: &mut Taken) {
+        self.slicer.registers().take(r, out);
+    }
+
+    fn take_memory(&mut self, at: Piece<'_>, len: u64, _: bool, out: &mut Taken) {
+        self.slicer.memory.take(at.addr, len, out);
+    }
+
+    fn pass_register(&mut self, r: RegRange, took: &Took) {
+        self.slicer.registers().pass(r, took, &mut Each(E::EACH));
+    }
+
+    fn pass_memory(&mut self, at: Piece<'_>, took: &Took) {
+        self.slicer.memory.pass(at.addr, took, Each(E::EACH));
+    }
+
+    fn found(&mut self, taken: &Taken) {
+        let to = self.shown();
+        self.slicer.edges_from(taken, to);
+    }
+
+    fn include(&mut self) {
+        let shown = self.shown();
+        let (real, id, frame) = (self.real(), self.here.insn.id, self.here.frame);
+        self.slicer.include(real, id, shown, frame);
+    }
+
+    fn want_register(&mut self, r: RegRange) {
+        let shown = self.shown();
+        self.slicer.want_register(r, shown);
+    }
+
+    fn want_memory(&mut self, at: Piece<'_>, len: u64) {
+        let shown = self.shown();
+        self.slicer.want_memory(at.addr, len, shown);
     }
 }

@@ -4,13 +4,13 @@ use image::effects::{Place, Transfer};
 use smallvec::SmallVec;
 
 use crate::plan::mask;
-use crate::wanted::Taken;
+use crate::wanted::{Taken, Wish};
 
 /// Places, and the part of each that matters: from where, and how many bytes.
 pub(crate) type Uses = SmallVec<[(Place, u64, u64); 8]>;
 
 /// What the bytes of a transfer that are wanted are made of; all of them if it is so said.
-pub(crate) fn sources(t: &Transfer, taken: &Taken, all: bool, out: &mut Uses) {
+pub(crate) fn sources<W: Wish>(t: &Transfer, taken: &Taken<W>, all: bool, out: &mut Uses) {
     let whole = |p: Place| (p, 0, p.len().map_or(u64::MAX, u64::from));
     if all || t.lane == 0 {
         for s in &t.from {

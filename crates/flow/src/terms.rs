@@ -46,6 +46,11 @@ pub trait Edges {
 
     /// `key` is the same for dependences between the same instructions for the same reason.
     fn add(&mut self, key: u64, edge: Edge, times: u64);
+
+    /// Where dependences can be added by the number of their key, if that is how they are kept.
+    fn merged(&mut self) -> Option<&mut Merged> {
+        None
+    }
 }
 
 impl Edges for Vec<Edge> {
@@ -59,7 +64,8 @@ impl Edges for Vec<Edge> {
 /// Dependences by the instructions between which they are.
 #[derive(Default)]
 pub struct Merged {
-    by_key: FxHashMap<u64, Joined>,
+    numbers: FxHashMap<u64, u32>,
+    list: Vec<Joined>,
     pub count: u64,
 }
 
@@ -73,9 +79,56 @@ pub struct Joined {
     last: (u64, u64),
 }
 
+const NOTHING: Joined = Joined {
+    edge: Edge {
+        from: OUTSIDE,
+        to: OUTSIDE,
+        kind: Kind::Control,
+    },
+    times: 0,
+    last: (u64::MAX, u64::MAX),
+};
+
 impl Merged {
     pub fn iter(&self) -> impl Iterator<Item = &Joined> {
-        self.by_key.values()
+        self.list.iter().filter(|j| j.times > 0)
+    }
+
+    /// The number of a key.
+    pub(crate) fn number(&mut self, key: u64) -> u32 {
+        *self.numbers.entry(key).or_insert_with(|| {
+            self.list.push(NOTHING);
+            self.list.len() as u32 - 1
+        })
+    }
+
+    /// Adds a dependence by the number of its key; `edge` says which it is in full. Whether it was a
+    /// new one.
+    #[inline]
+    pub(crate) fn add_one(
+        &mut self,
+        number: u32,
+        (from, to): (u64, u64),
+        times: u64,
+        edge: impl FnOnce() -> Edge,
+    ) -> bool {
+        let known = &mut self.list[number as usize];
+        if known.last == (from, to) {
+            return false;
+        }
+        known.last = (from, to);
+        if known.times == 0 || from > known.edge.from.step {
+            known.edge = edge();
+        }
+        known.times += times;
+        self.count += times;
+        true
+    }
+
+    /// The same dependence again so many times, earlier.
+    pub(crate) fn again(&mut self, number: u32, times: u64) {
+        self.list[number as usize].times += times;
+        self.count += times;
     }
 }
 
@@ -83,21 +136,13 @@ impl Edges for Merged {
     const EACH: bool = false;
 
     fn add(&mut self, key: u64, edge: Edge, times: u64) {
+        let number = self.number(key);
         let ends = (edge.from.step, edge.to.step);
-        let known = self.by_key.entry(key).or_insert(Joined {
-            edge,
-            times: 0,
-            last: (u64::MAX, u64::MAX),
-        });
-        if known.last == ends {
-            return;
-        }
-        known.last = ends;
-        known.times += times;
-        self.count += times;
-        if edge.from.step > known.edge.from.step {
-            known.edge = edge;
-        }
+        self.add_one(number, ends, times, || edge);
+    }
+
+    fn merged(&mut self) -> Option<&mut Merged> {
+        Some(self)
     }
 }
 
@@ -149,6 +194,9 @@ pub struct Options {
     pub pruned_memory: Vec<(u64, u64)>,
     /// Only what was executed between these steps is looked at.
     pub window: Option<(u64, u64)>,
+    /// Each instruction is looked at by itself, also where the same was seen before. That takes longer
+    /// and finds the same.
+    pub plain: bool,
 }
 
 /// How often an instruction is in the slice.

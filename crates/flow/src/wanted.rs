@@ -88,29 +88,40 @@ impl Wants {
     }
 }
 
+/// What is kept of those who want something: executions, or a name for them.
+pub(crate) trait Wish: Copy {
+    fn who(self) -> WhoId;
+}
+
+impl Wish for Wants {
+    fn who(self) -> WhoId {
+        self.who
+    }
+}
+
 /// Somebody wants some of eight bytes.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Entry {
-    pub(crate) wants: Wants,
+pub(crate) struct Entry<W = Wants> {
+    pub(crate) wants: W,
     /// The address of the first of the eight, where memory is wanted.
-    base: u64,
-    bytes: u8,
+    pub(crate) base: u64,
+    pub(crate) bytes: u8,
 }
 
 /// Eight bytes: which of them are wanted by whom.
-type Cell = SmallVec<[Entry; 1]>;
+pub(crate) type Cell<W = Wants> = SmallVec<[Entry<W>; 1]>;
 
 /// Bytes of a written range that were wanted.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Took {
+pub(crate) struct Took<W = Wants> {
     /// Offset from the beginning of the range.
     pub(crate) at: u64,
     pub(crate) len: u64,
-    entry: Entry,
+    pub(crate) entry: Entry<W>,
 }
 
-impl Took {
-    pub(crate) fn wants(&self) -> Wants {
+impl<W: Wish> Took<W> {
+    pub(crate) fn wants(&self) -> W {
         self.entry.wants
     }
 
@@ -120,14 +131,14 @@ impl Took {
             Why::Register(r) => Kind::Register(r),
             Why::Control => Kind::Control,
             Why::Memory => Kind::Memory {
-                addr: self.entry.base + u64::from(self.entry.bytes.trailing_zeros()),
+                addr: self.entry.base.wrapping_add(self.at_in_cell()),
                 len: self.len,
             },
         }
     }
 
     /// The same wish for other bytes of the same number: `n` of them from the `from`-th on.
-    fn moved(&self, from: u64, n: u64, to: u64) -> Entry {
+    fn moved(&self, from: u64, n: u64, to: u64) -> Entry<W> {
         let shift = |base: u64| base.wrapping_add(self.at_in_cell() + from).wrapping_sub(to);
         Entry {
             base: shift(self.entry.base),
@@ -141,24 +152,52 @@ impl Took {
     }
 }
 
-pub(crate) type Taken = Vec<Took>;
+pub(crate) type Taken<W = Wants> = Vec<Took<W>>;
 
-/// Many executions of an instruction may want the same; unless `each` is to be known, they are one
+/// How wishes for the same are put together.
+pub(crate) trait Joins<W> {
+    /// Adds `new` to an entry of the same one's, if they can be one entry.
+    fn join(&mut self, old: &mut Entry<W>, new: &Entry<W>) -> bool;
+}
+
+/// Many executions of an instruction may want the same; unless each is to be known, they are one
 /// entry.
-fn put(cell: &mut Cell, new: Entry, each: bool) {
-    let same = |e: &Entry| {
-        e.wants.who == new.wants.who
-            && if each {
-                e.wants.earliest == new.wants.earliest && e.base == new.base
-            } else {
-                e.bytes == new.bytes
-            }
-    };
-    match cell.iter_mut().find(|e| same(e)) {
-        Some(e) if each => e.bytes |= new.bytes,
-        Some(e) => e.wants.join(new.wants),
-        None => cell.push(new),
+#[derive(Clone, Copy)]
+pub(crate) struct Each(pub(crate) bool);
+
+impl Joins<Wants> for Each {
+    #[inline]
+    fn join(&mut self, old: &mut Entry, new: &Entry) -> bool {
+        let same = match self.0 {
+            true => old.wants.earliest == new.wants.earliest && old.base == new.base,
+            false => old.bytes == new.bytes,
+        };
+        match self.0 {
+            _ if !same => {}
+            true => old.bytes |= new.bytes,
+            false => old.wants.join(new.wants),
+        }
+        same
     }
+}
+
+/// Puts an entry into a cell; whether it is one more there.
+#[inline]
+pub(crate) fn put<W: Wish>(cell: &mut Cell<W>, new: Entry<W>, joins: &mut impl Joins<W>) -> bool {
+    let who = new.wants.who();
+    for old in cell.iter_mut().filter(|e| e.wants.who() == who) {
+        if joins.join(old, &new) {
+            return false;
+        }
+    }
+    cell.push(new);
+    true
+}
+
+/// The cells in which `[addr, addr + len)` is, and the bits of each.
+pub(crate) fn pieces(addr: u64, len: u64) -> impl Iterator<Item = (u64, u8)> {
+    let last = addr.saturating_add(len.max(1) - 1);
+    (addr / 8..=last / 8).map(move |n| (n, part(n, addr, len)))
 }
 
 /// The bits of the part of cell `n` that lies in `[addr, addr + len)`.
@@ -168,28 +207,40 @@ fn part(n: u64, addr: u64, len: u64) -> u8 {
     ((1u16 << end) - (1u16 << begin)) as u8
 }
 
+/// The runs of bits: where each begins, and its length.
+pub(crate) fn runs(mut bits: u8) -> impl Iterator<Item = (u64, u64)> {
+    std::iter::from_fn(move || {
+        if bits == 0 {
+            return None;
+        }
+        let first = bits.trailing_zeros();
+        let run = (!(bits >> first)).trailing_zeros();
+        bits &= !((((1u16 << run) - 1) << first) as u8);
+        Some((u64::from(first), u64::from(run)))
+    })
+}
+
 /// Takes what is wanted of `bytes` out of a cell; `at` is the offset of the cell's first byte.
-fn take(cell: &mut Cell, bytes: u8, at: i64, out: &mut Taken) {
+fn take<W: Wish>(cell: &mut Cell<W>, bytes: u8, at: i64, out: &mut Taken<W>) {
     cell.retain(|entry| {
-        let mut rest = entry.bytes & bytes;
-        entry.bytes &= !rest;
-        while rest != 0 {
-            let first = rest.trailing_zeros();
-            let run = (!(rest >> first)).trailing_zeros();
-            let bytes = (((1u16 << run) - 1) << first) as u8;
+        let wanted = entry.bytes & bytes;
+        entry.bytes &= !wanted;
+        for (first, len) in runs(wanted) {
             out.push(Took {
-                at: (at + i64::from(first)) as u64,
-                len: u64::from(run),
-                entry: Entry { bytes, ..*entry },
+                at: (at + first as i64) as u64,
+                len,
+                entry: Entry {
+                    bytes: (((1u16 << len) - 1) << first) as u8,
+                    ..*entry
+                },
             });
-            rest &= !bytes;
         }
         entry.bytes != 0
     });
 }
 
 /// Splits what was taken among the cells of other bytes, of which the first is number `addr`.
-fn spread(took: &Took, addr: u64, mut f: impl FnMut(u64, Entry)) {
+pub(crate) fn spread<W: Wish>(took: &Took<W>, addr: u64, mut f: impl FnMut(u64, Entry<W>)) {
     let mut done = 0;
     while done < took.len {
         let here = addr.wrapping_add(done);
@@ -201,74 +252,86 @@ fn spread(took: &Took, addr: u64, mut f: impl FnMut(u64, Entry)) {
 
 /// Wanted bytes of registers, of one thread.
 #[derive(Clone)]
-pub(crate) struct Registers {
-    cells: Vec<Cell>,
+pub(crate) struct Registers<W = Wants> {
+    pub(crate) cells: Vec<Cell<W>>,
+    /// For each cell a number for who wants what of it; [`UNKNOWN`] where it has changed since.
+    pub(crate) codes: Vec<u64>,
     pub(crate) mask: Mask,
 }
 
-impl Registers {
+/// Cells of registers.
+pub(crate) const CELLS: usize = (image::effects::SIZE as usize).div_ceil(8);
+pub(crate) const UNKNOWN: u64 = u64::MAX;
+
+impl<W: Wish> Registers<W> {
     pub(crate) fn new() -> Self {
         Registers {
-            cells: vec![Cell::new(); (image::effects::SIZE as usize).div_ceil(8)],
+            cells: vec![Cell::new(); CELLS],
+            codes: vec![0; CELLS],
             mask: 0,
         }
     }
 
-    pub(crate) fn add(&mut self, r: RegRange, wants: Wants, each: bool) {
-        let (addr, len) = (u64::from(r.at), u64::from(r.len));
-        for n in addr / 8..=(addr + len - 1) / 8 {
-            let entry = Entry {
-                wants,
-                base: 0,
-                bytes: part(n, addr, len),
-            };
-            put(&mut self.cells[n as usize], entry, each);
+    /// Puts an entry into one of the cells.
+    #[inline]
+    pub(crate) fn put(&mut self, n: u64, entry: Entry<W>, joins: &mut impl Joins<W>) {
+        if put(&mut self.cells[n as usize], entry, joins) {
+            self.codes[n as usize] = UNKNOWN;
+        }
+    }
+
+    pub(crate) fn add(&mut self, r: RegRange, wants: W, joins: &mut impl Joins<W>) {
+        for (n, bytes) in pieces(u64::from(r.at), u64::from(r.len)) {
+            let base = 0;
+            self.put(n, Entry { wants, base, bytes }, joins);
         }
         self.mask |= mask(r);
     }
 
     /// What was wanted of other bytes is wanted of `r`.
-    pub(crate) fn pass(&mut self, r: RegRange, took: &Took, each: bool) {
-        spread(took, u64::from(r.at), |n, entry| {
-            put(&mut self.cells[n as usize], entry, each);
-        });
+    pub(crate) fn pass(&mut self, r: RegRange, took: &Took<W>, joins: &mut impl Joins<W>) {
+        spread(took, u64::from(r.at), |n, entry| self.put(n, entry, joins));
         self.mask |= mask(r);
     }
 
-    pub(crate) fn take(&mut self, r: RegRange, out: &mut Taken) {
+    pub(crate) fn take(&mut self, r: RegRange, out: &mut Taken<W>) {
         if self.mask & mask(r) == 0 {
             return;
         }
         let (addr, len) = (u64::from(r.at), u64::from(r.len));
-        for n in addr / 8..=(addr + len - 1) / 8 {
+        for (n, bytes) in pieces(addr, len) {
             let cell = &mut self.cells[n as usize];
             if !cell.is_empty() {
                 let at = (n * 8) as i64 - addr as i64;
-                take(cell, part(n, addr, len), at, out);
+                take(cell, bytes, at, out);
+                self.codes[n as usize] = UNKNOWN;
             }
         }
-        self.summarise(r);
+        self.summarise(usize::from(r.at / 8));
     }
 
-    /// Corrects the summary for the register of `r`.
-    fn summarise(&mut self, r: RegRange) {
-        let cells = match (r.general_number(), r.vector_number()) {
-            (Some(n), _) => n as usize..n as usize + 1,
-            (_, Some(n)) => 32 + 8 * n as usize..40 + 8 * n as usize,
-            _ if r.at < 136 => 16..17,
+    /// Corrects the summary for the register that a cell is of.
+    pub(crate) fn summarise(&mut self, cell: usize) {
+        let (bit, cells) = match cell {
+            0..=16 => (cell, cell..cell + 1),
+            32..288 => (32 + (cell - 32) / 8, cell / 8 * 8..cell / 8 * 8 + 8),
             // A few registers that are seldom wanted.
-            _ => return,
+            _ => (17, 0..0),
         };
-        if self.cells[cells].iter().all(|c| c.is_empty()) {
-            self.mask &= !mask(r);
+        let wanted = self.cells[cells].iter().any(|c| !c.is_empty());
+        if wanted || bit == 17 {
+            self.mask |= 1 << bit;
+        } else {
+            self.mask &= !(1 << bit);
         }
     }
 
     /// Adds what another has.
-    pub(crate) fn join(&mut self, other: Registers) {
+    pub(crate) fn join(&mut self, other: Registers<W>) {
         for (mine, theirs) in self.cells.iter_mut().zip(other.cells) {
             mine.extend(theirs);
         }
+        self.codes.fill(UNKNOWN);
         self.mask |= other.mask;
     }
 
@@ -309,23 +372,37 @@ impl Memory {
         })
     }
 
-    pub(crate) fn add(&mut self, addr: u64, len: u64, wants: Wants, each: bool) {
-        let Some(last) = len.checked_sub(1).and_then(|l| addr.checked_add(l)) else {
+    pub(crate) fn add(&mut self, addr: u64, len: u64, wants: Wants, mut each: Each) {
+        if len
+            .checked_sub(1)
+            .and_then(|l| addr.checked_add(l))
+            .is_none()
+        {
             return;
-        };
-        for n in addr / 8..=last / 8 {
-            let entry = Entry {
-                wants,
-                base: n * 8,
-                bytes: part(n, addr, len),
-            };
-            put(self.cell(n), entry, each);
+        }
+        for (n, bytes) in pieces(addr, len) {
+            let base = n * 8;
+            put(self.cell(n), Entry { wants, base, bytes }, &mut each);
         }
     }
 
     /// What was wanted of other bytes is wanted of those at `addr`.
-    pub(crate) fn pass(&mut self, addr: u64, took: &Took, each: bool) {
-        spread(took, addr, |n, entry| put(self.cell(n), entry, each));
+    pub(crate) fn pass(&mut self, addr: u64, took: &Took, mut each: Each) {
+        spread(took, addr, |n, entry| {
+            put(self.cell(n), entry, &mut each);
+        });
+    }
+
+    /// The cells in which `[addr, addr + len)` is, as far as something of them is wanted: number, contents, and
+    /// the bits in question.
+    #[inline]
+    pub(crate) fn wanted(&self, addr: u64, len: u64) -> impl Iterator<Item = (u64, &Cell, u8)> {
+        pieces(addr, len).filter_map(|(n, bytes)| {
+            if self.filter[hash(n)] == 0 {
+                return None;
+            }
+            self.cells.get(&n).map(|cell| (n, cell, bytes))
+        })
     }
 
     /// Perhaps something in `[addr, addr + len)` is wanted.

@@ -49,6 +49,8 @@ struct Row {
     tape_bytes: f64,
     compressed_bytes: Option<f64>,
     pass: f64,
+    /// Most memory that taping, the pass and saving had.
+    peak_bytes: f64,
     lackey: Option<PerStep>,
     gdb: Option<PerStep>,
 }
@@ -143,6 +145,7 @@ fn measure(workload: &Workload, tools: &Tools, place: &Path, runs: u32) -> Resul
         tape_bytes: figure("tape_bytes")?,
         compressed_bytes: ours["compressed_bytes"].as_f64(),
         pass: figure("last_writer_seconds")?,
+        peak_bytes: figure("peak_bytes")?,
         lackey: match &tools.valgrind {
             Some((valgrind, start, start_steps)) => {
                 let (cpu, steps) = lackey(workload, valgrind, &tools.wherefore, place)?;
@@ -303,6 +306,8 @@ fn table(rows: &[Row]) {
         "last writer of each register and 8 bytes of memory: {:.2} ns for each instruction (target {TARGET_PASS}), {:.2} at worst",
         means.pass, means.pass_worst
     );
+    let peak = rows.iter().map(|r| r.peak_bytes).fold(0.0, f64::max);
+    println!("memory, taping and the pass: {:.0} MB at most", peak / 1e6);
     println!(
         "lackey --trace-mem: {:.0} times native on average",
         means.lackey
@@ -358,6 +363,7 @@ fn report(rows: &[Row]) -> Value {
                 "bytes_per_instruction": row.each(row.tape_bytes),
                 "compressed_bytes_per_instruction": row.compressed_bytes.map(|b| row.each(b)),
                 "last_writer_ns_per_instruction": row.each(row.pass) * 1e9,
+                "peak_bytes": row.peak_bytes as u64,
                 "lackey_cpu_ratio": row.lackey.map(|s| row.times_native(s)),
                 "gdb_record_instructions_per_second": row.gdb.map(|s| 1.0 / s),
             })

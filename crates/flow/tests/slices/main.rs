@@ -4,12 +4,15 @@
 mod generate;
 mod oracle;
 
-use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
-use flow::{Classes, Codes, Controls, Criterion, Edge, Kind, Options, Roll, Sizes, Slicer};
+use flow::{
+    Classes, Codes, Controls, Criterion, Edge, Joined, Kind, Merged, Options, Roll, Sizes, Slicer,
+};
 use guest::{Halt, Launch, Recorder, Replay, Until};
 use image::Program;
 use image::cfg::Graphs;
@@ -24,11 +27,31 @@ impl image::Memory for Guest<'_> {
     }
 }
 
-/// Facts about the code, and nothing hidden.
+/// Facts about the code.
 pub(crate) struct Facts<'a> {
     program: &'a Program,
     memory: Guest<'a>,
     graphs: Graphs,
+    /// Code that is shown as the calls that led to it.
+    hidden: fn(&Program, u64) -> bool,
+}
+
+/// Nothing is hidden.
+fn none(_: &Program, _: u64) -> bool {
+    false
+}
+
+/// About half of the functions are hidden.
+fn some(program: &Program, pc: u64) -> bool {
+    let name = program.symbol(pc).map_or(String::new(), |s| s.name);
+    name.bytes().fold(0, |sum, b| sum ^ b).count_ones() % 2 == 1 && name != "_start"
+}
+
+/// Libraries are hidden.
+fn libraries(program: &Program, pc: u64) -> bool {
+    let modules = program.modules();
+    let module = modules.iter().find(|m| (m.start..m.end).contains(&pc));
+    module.is_none_or(|m| m.name.to_string_lossy().contains(".so"))
 }
 
 impl Facts<'_> {
@@ -48,8 +71,8 @@ impl Controls for Facts<'_> {
         Vec::new()
     }
 
-    fn shown(&mut self, _: u64) -> bool {
-        true
+    fn shown(&mut self, pc: u64) -> bool {
+        !(self.hidden)(self.program, pc)
     }
 }
 
@@ -83,20 +106,25 @@ impl Scene {
     #[track_caller]
     fn record(source: &str, flags: &[&str]) -> Scene {
         let scene = Scene::compile(source, flags);
-        let recording = scene.recording();
+        scene.record_program(&scene.program(), vec!["guest".into()]);
+        scene
+    }
+
+    /// Runs and records a program.
+    fn record_program(&self, program: &Path, args: Vec<OsString>) {
+        let recording = self.recording();
         std::fs::create_dir(&recording).expect("a folder");
         let null = std::fs::File::options().write(true).open("/dev/null");
         let null = null.expect("/dev/null");
         let launch = Launch {
-            program: scene.program(),
-            args: vec!["guest".into()],
+            program: program.to_owned(),
+            args,
             env: Vec::new(),
             cwd: None,
             streams: [None, Some(Arc::new(null.into())), None],
         };
         let recorder = Recorder::start(&launch, &recording).expect("it starts");
         recorder.run().expect("it runs");
-        scene
     }
 
     fn recording(&self) -> PathBuf {
@@ -163,6 +191,51 @@ fn fast(roll: &Roll, criterion: Criterion, data_only: bool, facts: &mut Facts<'_
     (steps, edges)
 }
 
+/// A slice as it is shown to people: how often each instruction is in it, and the dependences between
+/// instructions.
+type Shown = (BTreeMap<u64, (u64, u64, u64)>, Vec<(Edge, u64)>);
+
+fn shown(roll: &Roll, criterion: &Criterion, options: Options, facts: &mut Facts<'_>) -> Shown {
+    let (criterion, edges) = (criterion.clone(), Merged::default());
+    // What is known of a function may grow with what is asked: each begins with nothing.
+    facts.graphs = Graphs::new();
+    let mut slicer = Slicer::new(&roll.codes, criterion, options, facts, edges);
+    slicer.walk(roll, || true);
+    let nodes = slicer.nodes().into_iter();
+    let nodes = nodes.map(|(pc, t)| (pc, (t.count, t.first, t.last)));
+    let edges = slicer.edges.iter();
+    let mut edges: Vec<_> = edges
+        .map(|&Joined { edge, times, .. }| (edge, times))
+        .collect();
+    edges.sort_unstable();
+    let sum: u64 = edges.iter().map(|e| e.1).sum();
+    assert_eq!(sum, slicer.edges.count, "dependences");
+    (nodes.collect(), edges)
+}
+
+/// What was seen before is done again, or each instruction is looked at by itself: the slice is the
+/// same.
+#[track_caller]
+fn quick_and_plain(roll: &Roll, criterion: &Criterion, options: Options, facts: &mut Facts<'_>) {
+    let plain = Options {
+        plain: true,
+        ..options.clone()
+    };
+    let (quick, plain) = (
+        shown(roll, criterion, options, facts),
+        shown(roll, criterion, plain, facts),
+    );
+    let step = criterion.step;
+    let nodes = quick.0.iter().zip(&plain.0).filter(|(a, b)| a != b);
+    let nodes: Vec<_> = nodes.take(4).collect();
+    assert!(nodes.is_empty(), "at {step}: quick, plain {nodes:x?}");
+    let edges = quick.1.iter().zip(&plain.1).filter(|(a, b)| a != b);
+    let edges: Vec<_> = edges.take(2).collect();
+    assert!(edges.is_empty(), "at {step}: quick, plain {edges:#x?}");
+    assert_eq!(quick.0.len(), plain.0.len(), "instructions, at {step}");
+    assert_eq!(quick.1.len(), plain.1.len(), "dependences, at {step}");
+}
+
 /// How bytes that are wanted together are put into words is not compared, only between which
 /// instructions there is a dependence, and through which register, memory or control.
 fn normal((steps, edges): Sliced) -> Sliced {
@@ -207,6 +280,7 @@ fn check(source: &str, flags: &[&str]) {
         program: &program,
         memory: Guest(&replay),
         graphs: Graphs::new(),
+        hidden: none,
     };
     let mut second = scene.replay();
     let oracle = oracle::Oracle::of(&mut second, &mut facts);
@@ -224,6 +298,15 @@ fn check(source: &str, flags: &[&str]) {
             control: !data_only,
             ..Criterion::default()
         };
+        for hidden in [none, some] {
+            facts.hidden = hidden;
+            let options = Options {
+                data_only,
+                ..Options::default()
+            };
+            quick_and_plain(&roll, &criterion, options, &mut facts);
+        }
+        facts.hidden = none;
         let slow = oracle.slice(step, &[(addr, 8)], data_only);
         let again = fast(&saved, criterion.clone(), data_only, &mut facts);
         let fast = fast(&roll, criterion, data_only, &mut facts);
@@ -286,6 +369,7 @@ fn what_is_not_in_the_slice_can_be_left_out() {
             program: &program,
             memory: Guest(&replay),
             graphs: Graphs::new(),
+            hidden: none,
         };
         let lines_of = |pc| program.locate(pc).into_iter().filter_map(|p| p.line);
         // A slice is about what was executed, a program without the rest also about what was not: a
@@ -337,6 +421,58 @@ fn what_is_not_in_the_slice_can_be_left_out() {
         assert_eq!(whole, part, "seed {seed}\n{source}\n\n{reduced}");
     }
     assert!(left_out > of / 10, "{left_out} of {of} statements left out");
+}
+
+/// A program that was not made for this, with its libraries.
+#[test]
+fn a_foreign_program() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let scene = Scene { folder };
+    let text = scene.folder.path().join("text");
+    let lines = (0..60).map(|n| format!("{} line {n}\n", n * 7919 % 61));
+    std::fs::write(&text, lines.collect::<String>()).expect("a text");
+    let args = ["sort", "-k1,1n"].map(OsString::from);
+    let args = args.into_iter().chain([text.into_os_string()]);
+    scene.record_program(Path::new("/usr/bin/sort"), args.collect());
+    let (roll, steps) = roll(&scene);
+    let mut replay = scene.replay();
+    let halt = replay.run(&Until::step(steps - 1)).expect("it runs");
+    assert!(!matches!(halt, Halt::Ended(_)), "{halt:?}");
+    let program = load(&mut replay);
+    let mut facts = Facts {
+        program: &program,
+        memory: Guest(&replay),
+        graphs: Graphs::new(),
+        hidden: none,
+    };
+    for (n, hidden) in [none, libraries].into_iter().enumerate() {
+        facts.hidden = hidden;
+        for part in 1..=4 {
+            let mut roots = Vec::new();
+            roll.executions_from(
+                steps * part / 4 - 5000,
+                |_| true,
+                |e| {
+                    roots.push(e.step);
+                    e.step < steps * part / 4 - 2
+                },
+            );
+            let some = roots.iter().step_by(500).copied();
+            let criterion = Criterion {
+                step: steps * part / 4,
+                thread: 1,
+                roots: some.collect(),
+                control: part % 2 == 0,
+                ..Criterion::default()
+            };
+            let options = Options {
+                data_only: part == 3,
+                window: (part == 1).then_some((n as u64 * 999, steps * 8 / 40)),
+                ..Options::default()
+            };
+            quick_and_plain(&roll, &criterion, options, &mut facts);
+        }
+    }
 }
 
 /// Executions by class, counted one by one.

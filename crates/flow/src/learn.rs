@@ -1,0 +1,551 @@
+//! Writing down what is done at a record, while it is done for the first time.
+//!
+//! The learner goes through the record as the plain walk does, with names ([`Sym`]) for those who want
+//! something: what it does is then right for all records in which the same instructions want the
+//! same. Each operation is performed as it is written down. Where a record that was followed comes to
+//! a new answer, it is gone through again from its end in the same way, but nothing is done or
+//! written until that question is reached.
+
+use image::effects::RegRange;
+use smallvec::SmallVec;
+use tape::Term;
+
+use crate::asked::SetId;
+use crate::plan::{Address, Step, mask};
+use crate::quick::{Answer, CellEnd, Final, Guard, Next, Op, Operand, Run, word};
+use crate::step::{Piece, Room, State, step};
+use crate::terms::{Edge, Edges, Kind, Node, OUTSIDE};
+use crate::wanted::{
+    Cell, Entry, Joins, Registers, Taken, Took, WhoId, Why, Wish, pieces, put, runs, spread,
+};
+
+/// Those who want something, by a name.
+#[derive(Clone, Copy)]
+pub(crate) struct Sym {
+    who: WhoId,
+    from: Operand,
+}
+
+impl Wish for Sym {
+    fn who(self) -> WhoId {
+        self.who
+    }
+}
+
+/// Somebody asks which of these branches decided: in which frame.
+struct Asks {
+    frame: u8,
+    set: SetId,
+    askers: Vec<(WhoId, Operand)>,
+}
+
+struct Learner<'l, 'r, 'a, E> {
+    run: &'l mut Run<'r, 'a, E>,
+    /// What is wanted of the registers that the record writes.
+    registers: Registers<Sym>,
+    cells: &'l [u16],
+    /// Things are done and written down, in this knot.
+    live: bool,
+    knot: u32,
+    passed: usize,
+    /// The answer to the question that is open.
+    resume: Option<Answer>,
+    asks: Vec<Asks>,
+    /// Of what is kept, whether it is only in one place.
+    single: Vec<bool>,
+    /// Frames whose library code was counted.
+    counted: u8,
+    /// The cell that something is put into.
+    at: u64,
+    insn: &'l Step,
+    i: u8,
+    frame: u8,
+    callee: Option<u8>,
+    /// Dependences on the instruction at hand: the number, and the one it is within the record.
+    edges: SmallVec<[(u32, Option<u8>); 8]>,
+    /// Dependences on it may have been found of which nothing is known in advance.
+    found: bool,
+}
+
+impl<E: Edges> Run<'_, '_, E> {
+    /// Goes through the record and learns; the last knot of the path is where that begins.
+    pub(crate) fn learn(&mut self, cells: &[u16], resume: Option<Answer>) {
+        let mut registers = Registers::new();
+        let real = self.slicer.registers();
+        registers.mask = real.mask;
+        for &cell in cells {
+            let entries = real.cells[cell as usize].iter().enumerate();
+            registers.cells[cell as usize] = entries
+                .map(|(n, e)| Entry {
+                    wants: Sym {
+                        who: e.wants.who,
+                        from: Operand::Register { cell, n: n as u8 },
+                    },
+                    base: 0,
+                    bytes: e.bytes,
+                })
+                .collect();
+        }
+        let (plan, values, executed) = (self.scene.plan, self.scene.values, self.scene.executed);
+        let mut learner = Learner {
+            live: resume.is_none(),
+            knot: self.path()[0],
+            run: self,
+            registers,
+            cells,
+            passed: 0,
+            resume,
+            asks: Vec::new(),
+            single: Vec::new(),
+            counted: 0,
+            at: 0,
+            insn: &plan.steps[0],
+            i: 0,
+            frame: 0,
+            callee: None,
+            edges: SmallVec::new(),
+            found: false,
+        };
+        let mut room = Room::default();
+        for i in (0..executed).rev() {
+            let calls = &plan.calls;
+            learner.insn = &plan.steps[i];
+            learner.i = i as u8;
+            learner.frame = calls.iter().filter(|c| (c.0 as usize) < i).count() as u8;
+            let call = calls.iter().position(|c| c.0 as usize == i);
+            learner.callee = call.map(|c| c as u8 + 1);
+            learner.edges.clear();
+            learner.found = false;
+            step(&mut learner, &plan.steps[i], &values, &mut room);
+        }
+        learner.end();
+    }
+}
+
+impl<E: Edges> Learner<'_, '_, '_, E> {
+    /// The instruction at hand as it is shown.
+    fn here(&mut self) -> Operand {
+        let (pc, id) = (self.insn.pc, self.insn.id);
+        match self.run.slicer.is_visible(pc, id) {
+            true => Operand::Own(self.i),
+            false => Operand::Hidden(self.frame),
+        }
+    }
+
+    fn who(&mut self, why: Why) -> WhoId {
+        let here = self.here();
+        let (id, node) = (self.run.id(here), self.run.shown(here));
+        self.run.slicer.everybody.wants(id, node, why).who
+    }
+
+    fn emit(&mut self, op: Op) {
+        if self.live {
+            self.run.perform(op);
+            self.run.quick.ops.push(op);
+            self.run.quick.knots[self.knot as usize].ops.1 += 1;
+        }
+    }
+
+    fn spot(&mut self, at: Piece<'_>) -> u32 {
+        if !self.live {
+            return 0;
+        }
+        let spots = &mut self.run.quick.spots;
+        spots.push(Address::of(at.spot));
+        spots.len() as u32 - 1
+    }
+
+    fn hint(&mut self) -> u32 {
+        if self.live {
+            self.run.quick.hints.push(SmallVec::new());
+        }
+        self.run.quick.hints.len().saturating_sub(1) as u32
+    }
+
+    /// Comes to a question; the answer.
+    fn question(&mut self, guard: impl FnOnce(&mut Self) -> Guard) -> Answer {
+        let path = self.run.path();
+        if !self.live && self.passed + 1 < path.len() {
+            let (from, to) = (path[self.passed], path[self.passed + 1]);
+            self.passed += 1;
+            self.knot = to;
+            let Next::Guard(_, ways) = &self.run.quick.knots[from as usize].next else {
+                unreachable!("a knot that was passed has ways on");
+            };
+            let way = ways.iter().find(|w| w.1 == to);
+            return way.expect("the way that was taken").0.clone();
+        }
+        if !self.live {
+            // The last knot of the path, which has this question already.
+            self.knot = path[self.passed];
+        }
+        self.live = true;
+        let known = match self.run.quick.knots[self.knot as usize].next {
+            Next::Guard(guard, _) => Some(guard),
+            _ => None,
+        };
+        let guard = known.unwrap_or_else(|| guard(self));
+        let resume = self.resume.take();
+        let answer = resume.unwrap_or_else(|| self.run.answer(guard));
+        let child = self.run.knot();
+        let knot = &mut self.run.quick.knots[self.knot as usize];
+        match &mut knot.next {
+            Next::Guard(_, ways) => ways.push((answer.clone(), child)),
+            next => *next = Next::Guard(guard, vec![(answer.clone(), child)]),
+        }
+        self.knot = child;
+        self.run.take(guard, &answer);
+        answer
+    }
+
+    /// Asks what is to be asked: before something is answered.
+    fn ask(&mut self) {
+        for asks in std::mem::take(&mut self.asks) {
+            let first = self.run.quick.askers.len() as u32;
+            if self.live {
+                self.run.quick.askers.extend(&asks.askers);
+            }
+            let mut whos: Vec<WhoId> = asks.askers.iter().map(|a| a.0).collect();
+            whos.sort_unstable();
+            self.emit(Op::Ask {
+                frame: asks.frame,
+                set: asks.set,
+                first,
+                n: asks.askers.len() as u32,
+                distinct: whos.windows(2).all(|w| w[0] != w[1]),
+            });
+        }
+    }
+
+    /// Somebody wants something of a cell of registers.
+    fn put(&mut self, n: u64, entry: Entry<Sym>) {
+        if self.cells.binary_search(&(n as u16)).is_err() {
+            let Sym { who, from } = entry.wants;
+            self.emit(Op::Put {
+                cell: n as u16,
+                bytes: entry.bytes,
+                who,
+                from,
+                base: entry.base,
+            });
+            return;
+        }
+        self.at = n;
+        let mut cell = std::mem::take(&mut self.registers.cells[n as usize]);
+        put(&mut cell, entry, self);
+        self.registers.cells[n as usize] = cell;
+    }
+
+    /// What is wanted afterwards.
+    fn end(mut self) {
+        self.ask();
+        let first = self.run.quick.ends.len() as u32;
+        for &cell in self.cells {
+            let entries: Cell<Sym> = std::mem::take(&mut self.registers.cells[cell as usize]);
+            let before = &self.run.slicer.registers().cells[cell as usize];
+            let same = |(n, e): (usize, &Entry<Sym>)| {
+                let n = n as u8;
+                e.wants.from == Operand::Register { cell, n }
+                    && e.base == 0
+                    && e.bytes == before[n as usize].bytes
+            };
+            if before.len() == entries.len() && entries.iter().enumerate().all(same) {
+                continue;
+            }
+            let quick = &mut *self.run.quick;
+            let code = quick.code(entries.iter().map(|e| word(e.wants.who, e.bytes)));
+            let at = quick.finals.len() as u32;
+            quick.finals.extend(entries.iter().map(|e| Final {
+                who: e.wants.who,
+                from: e.wants.from,
+                base: e.base,
+                bytes: e.bytes,
+            }));
+            quick.ends.push(CellEnd {
+                cell,
+                code,
+                range: (at, quick.finals.len() as u32),
+            });
+        }
+        let last = self.run.quick.ends.len() as u32;
+        self.run.quick.knots[self.knot as usize].next = Next::End(first, last);
+        self.run.finish(first, last);
+    }
+
+    /// A dependence of somebody who wanted a register.
+    fn edge(&mut self, took: &Took<Sym>, to: Operand) {
+        let Sym { who, from } = took.wants();
+        let asker = self.run.slicer.everybody.get(who);
+        if asker.pc == OUTSIDE.pc {
+            return;
+        }
+        let id = self.run.id(to);
+        let merged = self.run.slicer.edges.merged().expect("numbers");
+        let number = merged.number(u64::from(who) << 32 | u64::from(id));
+        let last = self.edges.iter_mut().find(|e| e.0 == number);
+        let varies = self.found || last.as_ref().is_some_and(|e| e.1.is_none());
+        let within = match (from, to) {
+            (Operand::Own(i), Operand::Own(j)) if !varies && !self.run.squashed.contains(&j) => {
+                Some(i)
+            }
+            _ => None,
+        };
+        let repeated = within.is_some() && last.as_ref().is_some_and(|e| e.1 == within);
+        match last {
+            Some(e) => e.1 = within,
+            None => self.edges.push((number, within)),
+        }
+        if repeated {
+            return;
+        }
+        let at = took.entry.base;
+        let base = at.wrapping_add(u64::from(took.entry.bytes.trailing_zeros()));
+        if within.is_none() {
+            self.emit(Op::Edge {
+                number,
+                who,
+                from,
+                to,
+                base,
+                len: took.len,
+            });
+        } else if self.live {
+            let step = self.run.shown(from).step;
+            let to = self.run.shown(to);
+            let kind = match asker.why {
+                Why::Register(r) => Kind::Register(r),
+                Why::Memory | Why::Control => Kind::Control,
+            };
+            let from = Node { step, pc: asker.pc };
+            let edge = Edge { from, to, kind };
+            let merged = self.run.slicer.edges.merged().expect("numbers");
+            merged.add_one(number, (step, to.step), 1, || edge);
+            let knot = &mut self.run.quick.knots[self.knot as usize];
+            knot.edges.push(number);
+        }
+    }
+}
+
+impl<E: Edges> Joins<Sym> for Learner<'_, '_, '_, E> {
+    fn join(&mut self, old: &mut Entry<Sym>, new: &Entry<Sym>) -> bool {
+        if old.bytes != new.bytes {
+            return false;
+        }
+        let instruction = |o| matches!(o, Operand::Own(_) | Operand::Hidden(_));
+        if old.wants.from == new.wants.from && instruction(new.wants.from) {
+            return true;
+        }
+        let in_place = match old.wants.from {
+            Operand::Register { cell, n } => {
+                let before = &self.run.slicer.registers().cells[cell as usize][n as usize];
+                let bytes = before.bytes;
+                u64::from(cell) == self.at && old.base == 0 && old.bytes == bytes
+            }
+            Operand::Kept(n) => self.single[n as usize],
+            _ => false,
+        };
+        let who = old.wants.who;
+        if !in_place {
+            // Others may want the same of other bytes, and this is not for them.
+            self.emit(Op::Keep {
+                from: old.wants.from,
+                who,
+                base: old.base,
+            });
+            old.wants.from = Operand::Kept(self.single.len() as u16);
+            old.base = 0;
+            self.single.push(true);
+        }
+        self.emit(Op::Join {
+            to: old.wants.from,
+            from: new.wants.from,
+            who,
+        });
+        true
+    }
+}
+
+impl<E: Edges> State for Learner<'_, '_, '_, E> {
+    type Wish = Sym;
+
+    fn is_asked(&mut self) -> bool {
+        let branch = self.insn.may_branch.then_some(self.insn.pc);
+        let (frame, callee) = (self.frame, self.callee);
+        if branch.is_none() && callee.is_none() {
+            return false;
+        }
+        self.ask();
+        let asked = self.question(|_| Guard::Asked {
+            frame,
+            branch,
+            callee,
+        });
+        if asked.is_empty() {
+            return false;
+        }
+        let (to, hint) = (self.here(), self.hint());
+        self.emit(Op::Answer { to, hint });
+        true
+    }
+
+    fn moved(&mut self, condition: Term) -> bool {
+        !self.question(|_| Guard::Moved(condition)).is_empty()
+    }
+
+    fn take_register(&mut self, r: RegRange, out: &mut Taken<Sym>) {
+        self.registers.take(r, out);
+    }
+
+    fn take_memory(&mut self, at: Piece<'_>, len: u64, whole: bool, out: &mut Taken<Sym>) {
+        let answer = self.question(|this| Guard::Store {
+            spot: this.spot(at),
+            offset: at.offset,
+            len,
+            whole,
+        });
+        let Some((&align, words)) = answer.split_first() else {
+            return;
+        };
+        if whole {
+            let from = self.single.len();
+            let n: u64 = words.iter().skip(2).step_by(3).sum();
+            for (n, took) in self.run.kept(from).iter().take(n as usize).enumerate() {
+                out.push(Took {
+                    at: took.at,
+                    len: took.len,
+                    entry: Entry {
+                        wants: Sym {
+                            who: took.entry.wants.who,
+                            from: Operand::Kept((from + n) as u16),
+                        },
+                        base: 0,
+                        bytes: took.entry.bytes,
+                    },
+                });
+            }
+            self.single.resize(from + out.len(), false);
+            return;
+        }
+        for &w in words {
+            let cell = (w >> 8) * 8;
+            for (first, len) in runs(w as u8) {
+                out.push(Took {
+                    at: (cell + first).wrapping_sub(align),
+                    len,
+                    entry: Entry {
+                        wants: Sym {
+                            who: WhoId::MAX,
+                            from: Operand::Taken,
+                        },
+                        base: 0,
+                        bytes: 0,
+                    },
+                });
+            }
+        }
+    }
+
+    fn pass_register(&mut self, r: RegRange, took: &Took<Sym>) {
+        let mut list: SmallVec<[(u64, Entry<Sym>); 2]> = SmallVec::new();
+        spread(took, u64::from(r.at), |n, entry| list.push((n, entry)));
+        for (n, entry) in list {
+            self.put(n, entry);
+        }
+        self.registers.mask |= mask(r);
+    }
+
+    fn pass_memory(&mut self, at: Piece<'_>, took: &Took<Sym>) {
+        let spot = self.spot(at);
+        let Sym { who, from } = took.wants();
+        self.emit(Op::Pass {
+            spot,
+            offset: at.offset,
+            who,
+            from,
+            base: took.entry.base,
+            bytes: took.entry.bytes,
+            len: took.len as u8,
+        });
+    }
+
+    fn found(&mut self, taken: &Taken<Sym>) {
+        let to = self.here();
+        match taken.first() {
+            Some(first) if first.entry.wants.from == Operand::Taken => {
+                let hint = self.hint();
+                self.emit(Op::Found { to, hint });
+                self.found = true;
+            }
+            _ => {
+                for took in taken {
+                    self.edge(took, to);
+                }
+            }
+        }
+    }
+
+    fn include(&mut self) {
+        let here = self.here();
+        match here {
+            Operand::Own(i) if !self.run.squashed.contains(&i) => {
+                if self.live {
+                    let knot = &mut self.run.quick.knots[self.knot as usize];
+                    knot.included.push((self.insn.id, i));
+                }
+            }
+            Operand::Hidden(k) if self.counted >> k & 1 != 0 => {}
+            Operand::Hidden(k) => {
+                self.counted |= 1 << k;
+                self.emit(Op::Count(here));
+            }
+            _ => self.emit(Op::Count(here)),
+        }
+        if self.run.slicer.options.data_only {
+            return;
+        }
+        let (pc, id) = (self.insn.pc, self.insn.id);
+        let set = self.run.slicer.deciders(pc, Some(id));
+        let asker = (self.who(Why::Control), here);
+        let frame = self.frame;
+        let known = self.asks.iter_mut();
+        match known.into_iter().find(|a| (a.frame, a.set) == (frame, set)) {
+            Some(asks) if asks.askers.contains(&asker) => {}
+            Some(asks) => asks.askers.push(asker),
+            None => self.asks.push(Asks {
+                frame,
+                set,
+                askers: vec![asker],
+            }),
+        }
+    }
+
+    fn want_register(&mut self, r: RegRange) {
+        if self.run.slicer.is_pruned(r) {
+            return;
+        }
+        let wants = Sym {
+            who: self.who(Why::Register(r)),
+            from: self.here(),
+        };
+        for (n, bytes) in pieces(u64::from(r.at), u64::from(r.len)) {
+            let base = 0;
+            self.put(n, Entry { wants, base, bytes });
+        }
+        self.registers.mask |= mask(r);
+    }
+
+    fn want_memory(&mut self, at: Piece<'_>, len: u64) {
+        if len == 0 {
+            return;
+        }
+        let spot = self.spot(at);
+        let (who, by) = (self.who(Why::Memory), self.here());
+        self.emit(Op::Want {
+            spot,
+            offset: at.offset,
+            len,
+            who,
+            by,
+        });
+    }
+}
