@@ -461,8 +461,7 @@ impl Replay {
             if self.interrupted_from_outside() {
                 return Ok(Halt::Interrupted);
             }
-            // An edited run of several threads may be put back to the step of a recorded event.
-            if step.saturating_sub(first_step) >= self.limits.steps {
+            if step - first_step >= self.limits.steps {
                 return Ok(Halt::Limit("steps"));
             }
             if begun.elapsed() >= self.limits.time {
