@@ -59,8 +59,8 @@ pub use error::Error;
 pub use expression::{Evaluated, ExpressionError, ValuePlace};
 pub use extents::Extent;
 pub use program::{
-    Function, FunctionEntry, LineAddress, Mapping, Memory, ModuleInfo, NamedFunction, Place,
-    Program, Symbol,
+    Function, FunctionEntry, LineAddress, Mapping, Memory, ModuleInfo, NamedFunction, NoMemory,
+    Place, Program, Symbol,
 };
 pub use registers::{KnownRegisters, Registers};
 pub use unwind::{How, RawFrame};

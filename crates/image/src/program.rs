@@ -36,6 +36,15 @@ pub trait Memory {
     fn read(&self, addr: u64, buf: &mut [u8]) -> bool;
 }
 
+/// Of this, nothing can be read: for what code says by itself.
+pub struct NoMemory;
+
+impl Memory for NoMemory {
+    fn read(&self, _: u64, _: &mut [u8]) -> bool {
+        false
+    }
+}
+
 /// A linker symbol that covers an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Symbol {

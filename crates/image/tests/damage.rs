@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use harness::{Core, compile, crash, directory};
 use image::cfg::Graphs;
-use image::{Mapping, Memory, Program};
+use image::{Mapping, NoMemory, Program};
 
 const SOURCE: &str = r#"
 #include <stdio.h>
@@ -30,14 +30,6 @@ impl Random {
     }
     fn below(&mut self, limit: usize) -> usize {
         (self.next() % limit as u64) as usize
-    }
-}
-
-struct Nothing;
-
-impl Memory for Nothing {
-    fn read(&self, _: u64, _: &mut [u8]) -> bool {
-        false
     }
 }
 
@@ -89,7 +81,7 @@ fn interrogate(core: &Core, program: &Path, damaged: &Path) {
     // Code from the damaged file, not from memory.
     let mut graphs = Graphs::new();
     for pc in (code.start..code.end).step_by(64) {
-        graphs.control(&image, &Nothing, pc);
+        graphs.control(&image, &NoMemory, pc);
     }
     image.warnings();
     image.modules();

@@ -64,15 +64,6 @@ const HIGH: std::ops::Range<u64> = 0x7ff0_0000_0000..0x8000_0000_0000;
 /// Room for the variables of one function.
 const FRAME: u64 = 1 << 20;
 
-/// The frame that code stands in needs no memory to be found.
-struct NoMemory;
-
-impl image::Memory for NoMemory {
-    fn read(&self, _: u64, _: &mut [u8]) -> bool {
-        false
-    }
-}
-
 impl Address for Survey {
     fn is_address(&self, value: u64) -> bool {
         (self.low..self.high).contains(&value) || HIGH.contains(&value)
@@ -120,9 +111,10 @@ impl Address for Survey {
             rip: event.pc,
             ..image::Registers::default()
         };
-        let frames = self.program.unwind(&registers, &NoMemory, 1);
+        // The frame that code stands in needs no memory to be found.
+        let frames = self.program.unwind(&registers, &image::NoMemory, 1);
         frames.first().is_some_and(|frame| {
-            let list = self.program.frame_pointers(frame, &NoMemory);
+            let list = self.program.frame_pointers(frame, &image::NoMemory);
             list.binary_search(&operand).is_ok()
         })
     }
@@ -354,7 +346,7 @@ fn look_around(folder: &Path) -> Result<Survey, guest::Error> {
     Ok(Survey {
         ranges,
         bytes,
-        pointers: program.global_pointers(&NoMemory),
+        pointers: program.global_pointers(&image::NoMemory),
         program,
         low,
         high: end.unwrap_or(low) + room,

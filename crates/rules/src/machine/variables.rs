@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 
-use image::{Extent, How, KnownRegisters, Program, RawFrame, Registers};
+use image::{Extent, How, KnownRegisters, NoMemory, Program, RawFrame, Registers};
 use rustc_hash::FxHashMap;
 
 use super::plan::{RBP, RSP, Variables};
@@ -146,8 +146,7 @@ impl Variables for Finder<'_> {
             is_exact: true,
             how: How::Registers,
         };
-        let nothing = Nothing;
-        program.find_base(&mut frame, &nothing);
+        program.find_base(&mut frame, &NoMemory);
         let base = frame.cfa?;
         let from = match register {
             RSP => STACK_THERE,
@@ -155,7 +154,7 @@ impl Variables for Finder<'_> {
             _ => return None,
         };
         let address = from.wrapping_add_signed(displacement);
-        let list = program.frame_extents(&frame, &nothing);
+        let list = program.frame_extents(&frame, &NoMemory);
         let (found, before) = at(&list, address)?;
         let name = self.table.number(&found.name)?;
         let local = Local {
@@ -170,15 +169,6 @@ impl Variables for Finder<'_> {
         let n = u16::try_from(self.table.locals.len()).ok()?;
         self.table.locals.push(local);
         Some(n)
-    }
-}
-
-/// Memory of a frame that does not exist.
-struct Nothing;
-
-impl image::Memory for Nothing {
-    fn read(&self, _: u64, _: &mut [u8]) -> bool {
-        false
     }
 }
 
