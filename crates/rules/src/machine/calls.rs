@@ -1,5 +1,6 @@
 //! Functions and system calls: the events of the abstract machine.
 
+use iced_x86::{Decoder, DecoderOptions, FlowControl};
 use tape::Stretch;
 
 use super::*;
@@ -7,6 +8,9 @@ use super::*;
 const SIGRETURN: u64 = 15;
 /// Handlers that run inside of each other; of more, the outermost are forgotten.
 const MOST_HANDLERS: usize = 64;
+
+/// The instruction before the one at hand: its plan, and its number there.
+pub(super) type Before = (u32, u8);
 
 /// What a signal handler interrupted.
 pub(super) struct Interrupted {
@@ -53,7 +57,7 @@ impl Machine {
         arguments: [u64; 6],
         slot: u64,
         step: u64,
-        (pc, caller): (u64, Option<u64>),
+        (pc, caller): (u64, Before),
     ) {
         let mut function = function;
         if let Some((asked, at)) = self.now.asked
@@ -105,7 +109,7 @@ impl Machine {
         arguments: [u64; 6],
         blocks: [BlockId; 6],
         step: u64,
-        (pc, caller): (u64, Option<u64>),
+        (pc, caller): (u64, Before),
     ) {
         let name = &named.function.name;
         let pointer = |n: u8| {
@@ -129,7 +133,7 @@ impl Machine {
                     };
                     // The C library hands its own memory back to itself, also what was freed and is kept for
                     // reuse: a thread that ends does so. What it frees for the program, it was given.
-                    if blocks[*n as usize] != NONE || !caller.is_some_and(|c| self.in_library(c)) {
+                    if blocks[*n as usize] != NONE || !self.is_call_in_library(caller) {
                         self.ask_all(PointKind::Free, &[pointer(*n)], context, &redex);
                     }
                     self.release(value, function, step);
@@ -168,6 +172,18 @@ impl Machine {
                 values: arguments,
             });
         }
+    }
+
+    /// The instruction is a call, and the C library's. Where functions are found when they are first called, the
+    /// loader jumps to them.
+    fn is_call_in_library(&self, (plan, insn): Before) -> bool {
+        let code = self.codes.get(plan as usize);
+        let Some(insn) = code.and_then(|c| c.insns.get(usize::from(insn))) else {
+            return false;
+        };
+        let decoded = Decoder::with_ip(64, insn.code(), insn.pc, DecoderOptions::NONE).decode();
+        let calls = [FlowControl::Call, FlowControl::IndirectCall];
+        calls.contains(&decoded.flow_control()) && self.in_library(insn.pc)
     }
 
     pub(super) fn release(&mut self, pointer: u64, function: u16, step: u64) {

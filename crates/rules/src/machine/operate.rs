@@ -70,18 +70,11 @@ impl Machine {
         length
     }
 
-    /// The last instruction of this thread before the record at hand.
-    fn last_pc(&self) -> Option<u64> {
-        let (plan, executed) = self.now.last;
-        let pcs = &self.plans.get(plan as usize)?.pcs;
-        pcs.get(usize::from(executed.checked_sub(1)?)).copied()
-    }
-
     /// All operations of a record, one by one, from an instruction on.
     fn slow(&mut self, shape: usize, insn: u8, bytes: &[u8]) {
-        let (n, s) = &self.shapes[shape];
-        let executed = s.executed as usize;
-        let plan = self.plans[*n as usize].clone();
+        let (number, s) = &self.shapes[shape];
+        let (number, executed) = (*number, s.executed as usize);
+        let plan = self.plans[number as usize].clone();
         let values = Values {
             record: bytes,
             rsp: self.row[1],
@@ -96,8 +89,8 @@ impl Machine {
                     let at = self.step + u64::from(*i);
                     let pc = plan.pcs[*i as usize];
                     let caller = match i.checked_sub(1) {
-                        Some(i) => Some(plan.pcs[i as usize]),
-                        None => self.last_pc(),
+                        Some(i) => (number, i),
+                        None => (self.now.last.0, self.now.last.1.wrapping_sub(1)),
                     };
                     self.enter(e.function, arguments, values.get(e.slot), at, (pc, caller));
                 }
