@@ -70,49 +70,17 @@ impl Address for Survey {
     }
 
     fn is_pointer(&self, event: &Event, operand: u64) -> bool {
-        let [
-            rax,
-            rcx,
-            rdx,
-            rbx,
-            rsp,
-            rbp,
-            rsi,
-            rdi,
-            r8,
-            r9,
-            r10,
-            r11,
-            r12,
-            r13,
-            r14,
-            r15,
-        ] = event.regs;
-        if !(rsp.saturating_sub(128)..rsp.saturating_add(FRAME)).contains(&operand) {
-            return self.pointers.binary_search(&operand).is_ok();
-        }
-        let registers = image::Registers {
-            rax,
-            rcx,
-            rdx,
-            rbx,
-            rsp,
-            rbp,
-            rsi,
-            rdi,
-            r8,
-            r9,
-            r10,
-            r11,
-            r12,
-            r13,
-            r14,
-            r15,
+        let mut r = image::Registers {
             rip: event.pc,
             ..image::Registers::default()
         };
+        [r.rax, r.rcx, r.rdx, r.rbx, r.rsp, r.rbp, r.rsi, r.rdi, ..] = event.regs;
+        [.., r.r8, r.r9, r.r10, r.r11, r.r12, r.r13, r.r14, r.r15] = event.regs;
+        if !(r.rsp.saturating_sub(128)..r.rsp.saturating_add(FRAME)).contains(&operand) {
+            return self.pointers.binary_search(&operand).is_ok();
+        }
         // The frame that code stands in needs no memory to be found.
-        let frames = self.program.unwind(&registers, &image::NoMemory, 1);
+        let frames = self.program.unwind(&r, &image::NoMemory, 1);
         frames.first().is_some_and(|frame| {
             let list = self.program.frame_pointers(frame, &image::NoMemory);
             list.binary_search(&operand).is_ok()
