@@ -12,7 +12,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use crate::Error;
-use crate::layout::{L2_BITS, L2_MULTIPLIER, Layout, REGION_SIZE, SHARED_SIZE};
+use crate::layout::{L2_BITS, Layout, REGION_SIZE, SHARED_SIZE, l2_index};
 use crate::routines::{self, Labels};
 use crate::translate::emit::{far_jump, far_stop_bytes};
 use crate::translate::{MapEntry, Point, Routines, Translation, thunk};
@@ -25,6 +25,9 @@ const FILE_SIZE: u64 = SHARED_SIZE + MAX_REGIONS as u64 * REGION_SIZE;
 const BOUNDED_SIZE: u64 = 0x4000;
 const ROUTINES_SIZE: u64 = 0x1000;
 
+/// Memory is asked for in pieces of this size: a fault for each page costs several times as much.
+const PIECE: u64 = 0x4_0000;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct BlockId(pub(crate) u32);
 
@@ -33,6 +36,8 @@ pub(crate) struct BlockId(pub(crate) u32);
 pub(crate) struct Region {
     pub(crate) base: u64,
     cursor: u64,
+    /// Memory is there up to here.
+    ready: u64,
     pub(crate) labels: Labels,
     /// Blocks by where their code begins, in ascending order.
     placed: Vec<(u64, BlockId)>,
@@ -115,6 +120,20 @@ impl Shared {
                 bytes.as_ptr(),
                 self.memory.add(offset as usize),
                 bytes.len(),
+            );
+        }
+    }
+
+    /// Has memory at hand for what will be written soon. Without it (on an old kernel, say) the
+    /// first access to each page sees to that.
+    fn prepare(&self, offset: u64, len: u64) {
+        assert!(offset + len <= FILE_SIZE);
+        // SAFETY: within the mapping, by the assertion; nothing that is there is changed.
+        unsafe {
+            libc::madvise(
+                self.memory.add(offset as usize).cast(),
+                len as usize,
+                libc::MADV_POPULATE_WRITE,
             );
         }
     }
@@ -213,6 +232,7 @@ impl Cache {
         self.regions.push(Region {
             base,
             cursor,
+            ready: base,
             labels,
             placed: Vec::new(),
         });
@@ -227,9 +247,12 @@ impl Cache {
 
     fn clear_table(&mut self) {
         let miss = self.regions[0].labels.miss.to_le_bytes();
-        let table: Vec<u8> = miss.iter().copied().cycle().take(65536 * 8).collect();
-        self.shared
-            .write(self.layout.table() - self.layout.shared(), &table);
+        let piece = miss.repeat(512);
+        let table = self.layout.table() - self.layout.shared();
+        self.shared.prepare(table, 65536 * 8);
+        for n in 0..128 {
+            self.shared.write(table + n * 4096, &piece);
+        }
     }
 
     /// A region near `pc` with room for another block.
@@ -325,6 +348,12 @@ impl Cache {
     ) -> BlockId {
         let id = BlockId(self.blocks.len() as u32);
         let start = self.regions[region].cursor;
+        let r = &mut self.regions[region];
+        if start + t.bytes.len() as u64 > r.ready && r.ready < r.base + REGION_SIZE {
+            let offset = Self::region_offset(region) + (r.ready - r.base);
+            self.shared.prepare(offset, PIECE);
+            r.ready += PIECE;
+        }
         self.write_host(region, start, &t.bytes);
         let r = &mut self.regions[region];
         r.cursor = (start + t.bytes.len() as u64 + 15) & !15;
@@ -467,7 +496,7 @@ impl Cache {
     fn l2_slot(&self, pc: u64) -> u64 {
         let base = self.layout.l2() - self.layout.shared();
         let mask = (1u64 << L2_BITS) - 1;
-        let mut i = pc.wrapping_mul(L2_MULTIPLIER) >> (64 - L2_BITS);
+        let mut i = l2_index(pc);
         loop {
             let at = base + i * 16;
             let key = self.shared.word(at);

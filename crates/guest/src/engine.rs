@@ -21,7 +21,9 @@ use crate::ptrace::{Resume, Tracee, UserRegs, Wait};
 use crate::signals::{Disposition, Dispositions, LastFault};
 use crate::sites::Hunt;
 use crate::threads::Threads;
-use crate::translate::{Fetch, MAX_INSNS, MAX_OBSERVED, Point, Request, decode, translate};
+use crate::translate::{
+    Fetch, MAX_INSNS, MAX_OBSERVED, MOST_BLIND, Point, Request, decode, translate, until_flags_set,
+};
 use crate::{Error, Stats};
 
 mod code;
@@ -40,6 +42,9 @@ const LEAST_SHARE: u64 = 64;
 
 /// Steps before a goal from which on it is approached one run at a time.
 const NEAR: u64 = 4 * MAX_INSNS as u64;
+
+/// Carry, parity, adjust, zero, sign and overflow.
+const ARITHMETIC_FLAGS: u64 = 0x8d5;
 
 /// `stack_t` with SS_DISABLE.
 pub(crate) const DISABLED_STACK: [u8; 24] = {

@@ -30,6 +30,15 @@ pub(crate) const MAX_THREADS: u64 = PRIVATE_SIZE / THREAD_SIZE;
 
 pub(crate) const L2_BITS: u32 = 18;
 pub(crate) const L2_MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
+/// Places of the second table for the addresses in one page of code: a few pages of the table for
+/// a program of a few pages, instead of one for each address.
+pub(crate) const L2_GROUP_BITS: u32 = 9;
+
+/// The place where the second table is first looked at for `pc`.
+pub(crate) fn l2_index(pc: u64) -> u64 {
+    let group = (pc >> 12).wrapping_mul(L2_MULTIPLIER) >> (64 - (L2_BITS - L2_GROUP_BITS));
+    group << L2_GROUP_BITS | pc >> 3 & ((1 << L2_GROUP_BITS) - 1)
+}
 
 /// The engine's addresses in one guest image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

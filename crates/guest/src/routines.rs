@@ -12,7 +12,7 @@
 use iced_x86::IcedError;
 use iced_x86::code_asm::*;
 
-use crate::layout::{L2_BITS, L2_MULTIPLIER, Layout, class, record, slot};
+use crate::layout::{L2_BITS, L2_GROUP_BITS, L2_MULTIPLIER, Layout, class, record, slot};
 
 /// Addresses inside the routines that the tracer recognises when the guest stops there.
 #[derive(Clone, Copy, Debug)]
@@ -61,10 +61,18 @@ fn try_assemble(layout: Layout, at: u64) -> Result<(Vec<u8>, Labels), IcedError>
     a.lahf()?;
     a.seto(al)?;
     a.mov(gs(slot::LAHF), rax)?;
-    a.mov(rdx, L2_MULTIPLIER)?;
-    a.imul_2(rdx, rcx)?;
-    a.shr(rdx, (64 - L2_BITS) as i32)?;
-    a.shl(rdx, 4)?;
+    // `layout::l2_index`
+    a.mov(rax, L2_MULTIPLIER)?;
+    a.mov(rdx, rcx)?;
+    a.shr(rdx, 12)?;
+    a.imul_2(rdx, rax)?;
+    a.shr(rdx, (64 - (L2_BITS - L2_GROUP_BITS)) as i32)?;
+    a.shl(edx, L2_GROUP_BITS as i32)?;
+    a.mov(eax, ecx)?;
+    a.shr(eax, 3)?;
+    a.and(eax, (1 << L2_GROUP_BITS) - 1)?;
+    a.or(edx, eax)?;
+    a.shl(edx, 4)?;
     a.set_label(&mut search)?;
     a.mov(rax, qword_ptr(rdx + l2))?;
     // Zero is an empty place first: a call of a null pointer must not find it.

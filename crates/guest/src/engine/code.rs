@@ -48,7 +48,13 @@ impl Engine {
                 &self.protected,
                 &self.aliases,
             );
-            decode(pc, most, &mut fetcher, &|at| armed.contains_key(&at))
+            let is_stop = |at| armed.contains_key(&at);
+            let mut block = decode(pc, most, &mut fetcher, &is_stop);
+            // What is observed is told with its flags.
+            if self.observed.is_empty() {
+                block.look_for_dead_flags(&mut fetcher, &is_stop);
+            }
+            block
         };
         if block.insns.is_empty() && block.special.is_none() {
             return Ok(None);

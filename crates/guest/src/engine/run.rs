@@ -14,7 +14,7 @@ impl Engine {
             if goal - step <= NEAR {
                 return self.approach(goal);
             }
-            let budget = goal - step - MAX_INSNS as u64;
+            let budget = goal - step - (MAX_INSNS as u64 + u64::from(MOST_BLIND));
             self.set_step(step, budget.min(room))?;
         } else if room < NO_LIMIT {
             let step = self.step()?;
@@ -89,12 +89,12 @@ impl Engine {
                         Point::Budget {
                             pc,
                             uncounted,
-                            rcx_saved,
+                            blind,
                             open,
                         } => {
                             let block = self.cache.owner(id);
                             self.cut_record(open, block)?;
-                            return self.out_of_budget(pc, uncounted, rcx_saved, goal);
+                            return self.out_of_budget(pc, uncounted, blind, goal);
                         }
                         Point::Special { pc, uncounted } => {
                             debug_assert_eq!(uncounted, 0);
@@ -151,14 +151,14 @@ impl Engine {
         &mut self,
         pc: u64,
         uncounted: i32,
-        rcx_saved: bool,
+        blind: u8,
         goal: Option<u64>,
     ) -> Result<Stop, Error> {
         self.regs.rip = pc;
         let step = self.step()?.wrapping_add_signed(i64::from(uncounted));
         self.note_use()?;
         self.reset_step(step)?;
-        if rcx_saved {
+        if blind == 0 {
             self.regs.rcx = self.slot(slot::RCX)?;
             // A stop armed here has been counted down on the way in, though the guest has not passed
             // it. On a way out (nothing uncounted) its target has not been entered.
@@ -169,8 +169,8 @@ impl Engine {
                 self.set_slot(slot::STOPS + n * 8, left.wrapping_add(1))?;
             }
         } else {
-            // The flags are about to be recomputed; one instruction on, they are the guest's.
-            match self.past_armed(1)? {
+            // The flags are about to be recomputed; a little further on, they are the guest's.
+            match self.past_armed(u64::from(blind))? {
                 Stop::Boundary => {}
                 stop => return Ok(stop),
             }
@@ -367,6 +367,21 @@ impl Engine {
         }
     }
 
+    /// Flags that nothing reads any more may be those of the counting. They are shown as zero, and
+    /// so in every run: what counts where depends on how the guest came here.
+    fn forget_dead_flags(&mut self) {
+        let mut fetcher = Fetcher::new(
+            &mut self.code,
+            &self.maps,
+            &self.memory,
+            &self.protected,
+            &self.aliases,
+        );
+        if until_flags_set(self.regs.rip, &mut fetcher, &|_| false).0 > 0 {
+            self.regs.eflags &= !ARITHMETIC_FLAGS;
+        }
+    }
+
     pub(super) fn restore_pair(&mut self) -> Result<(), Error> {
         let mut b = [0; 16];
         self.memory
@@ -530,7 +545,6 @@ impl Engine {
                 "signal {signal} at {host:#x}, outside of translated code"
             )));
         };
-        let bounded = self.cache.in_bounded(host);
         self.regs.rip = entry.pc;
         if entry.saved.rcx() {
             self.regs.rcx = self.slot(slot::RCX)?;
@@ -546,13 +560,11 @@ impl Engine {
             let block = self.cache.block_of(host);
             self.cut_record(Some((entry.index, entry.scratch())), block)?;
         }
-        if entry.saved.dead_flags() && !bounded {
-            self.regs.eflags &= !0x8d5;
-        }
         let step = self.step()?.wrapping_add_signed(i64::from(entry.uncounted));
         if watched {
             return Ok(Some(Stop::Watched { step }));
         }
+        self.forget_dead_flags();
         self.reset_step(step)?;
         if signal == libc::SIGSEGV {
             let page = u64::from_le_bytes(info[16..24].try_into().expect("eight bytes")) >> 12;

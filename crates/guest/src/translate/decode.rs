@@ -1,6 +1,8 @@
 //! Guest code to a superblock: what is executed in a row, and how control leaves it.
 
-use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register};
+use iced_x86::{
+    Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register, RflagsBits,
+};
 
 use super::MAX_INSNS;
 use rustc_hash::FxHashSet;
@@ -14,6 +16,17 @@ const STACK: u16 = 0b1_0000;
 
 /// Instructions that a loop is unrolled to, about.
 const UNROLLED: usize = 32;
+
+/// How far ahead an instruction that sets the flags is looked for.
+pub(crate) const MOST_BLIND: u8 = 8;
+
+/// The six arithmetic flags, as iced names them.
+const ARITHMETIC: u32 = RflagsBits::OF
+    | RflagsBits::SF
+    | RflagsBits::ZF
+    | RflagsBits::AF
+    | RflagsBits::CF
+    | RflagsBits::PF;
 
 /// Source of guest code bytes.
 pub(crate) trait Fetch {
@@ -81,6 +94,9 @@ pub(crate) struct Insn {
     pub(crate) rip_offset: u8,
     /// Overwrites all six arithmetic flags and reads none of them.
     pub(crate) sets_all_flags: bool,
+    /// Of a branch, in how many instructions from its target on all flags have been overwritten,
+    /// none having been read; 0 if that is not known.
+    pub(crate) blind: u8,
     pub(crate) may_fault: bool,
     /// What it works on is logged before it is executed.
     pub(crate) observed: bool,
@@ -159,6 +175,7 @@ pub(crate) fn decode(
                 flow,
                 rip_offset: 0,
                 sets_all_flags: sets_all_flags(&decoded),
+                blind: 0,
                 may_fault: may_fault(&decoded),
                 observed: false,
                 told: 0,
@@ -289,11 +306,79 @@ impl Superblock {
         }
     }
 
+    /// Finds out where the branches lead to code that does not need the flags. What was read for
+    /// that counts as read by this superblock: it is made anew when that changes.
+    pub(crate) fn look_for_dead_flags(
+        &mut self,
+        code: &mut dyn Fetch,
+        is_stop: &dyn Fn(u64) -> bool,
+    ) {
+        let mut known: Option<(u64, u8)> = None;
+        for n in 0..self.insns.len() {
+            let (Flow::Branch { target, .. } | Flow::CountBranch { target }) = self.insns[n].flow
+            else {
+                continue;
+            };
+            let blind = match known {
+                // An unrolled loop has one target over and over.
+                Some((pc, blind)) if pc == target => blind,
+                _ => {
+                    let (blind, end) = until_flags_set(target, code, is_stop);
+                    if blind > 0 {
+                        self.note_near(target, end);
+                    }
+                    blind
+                }
+            };
+            known = Some((target, blind));
+            self.insns[n].blind = blind;
+        }
+    }
+
+    /// Like `note`, for what is read in passing: there are many of these, and mostly on a page
+    /// that code was read from, so that a range there is extended instead.
+    fn note_near(&mut self, begin: u64, end: u64) {
+        let near = |r: &&mut (u64, u64)| r.0 >> 12 == begin >> 12 && (end - 1) >> 12 == r.0 >> 12;
+        match self.ranges.iter_mut().find(near) {
+            Some(r) => *r = (r.0.min(begin), r.1.max(end)),
+            None => self.note(begin, end),
+        }
+    }
+
     fn note(&mut self, begin: u64, end: u64) {
         if end > begin {
             self.ranges.push((begin, end));
         }
     }
+}
+
+/// How many instructions from `pc` on, and up to where, until all arithmetic flags have been
+/// overwritten without one being read; 0 if that cannot be seen in a few.
+pub(crate) fn until_flags_set(
+    pc: u64,
+    code: &mut dyn Fetch,
+    is_stop: &dyn Fn(u64) -> bool,
+) -> (u8, u64) {
+    let bytes = code.fetch(pc);
+    let mut decoder = Decoder::with_ip(64, bytes, pc, DecoderOptions::NONE);
+    for n in 1..=MOST_BLIND {
+        let at = decoder.ip();
+        // Not over the end of what was fetched: the way there is what costs.
+        if decoder.max_position() - decoder.position() < 15 || is_stop(at) {
+            break;
+        }
+        let decoded = decoder.decode();
+        if decoded.is_invalid()
+            || flow(&decoded) != Some(Flow::Next)
+            || decoded.rflags_read() & ARITHMETIC != 0
+        {
+            break;
+        }
+        if sets_all_flags(&decoded) {
+            return (n, decoder.ip());
+        }
+    }
+    (0, pc)
 }
 
 /// `None` for an instruction that cannot run from the code cache.

@@ -12,7 +12,9 @@
 //! `add` destroys the flags, so it is put right before an instruction that overwrites all of them
 //! and reads none; nearly every conditional branch has such a `cmp` or `test` before it. Only a
 //! superblock without one pays for a sequence of `mov`, `lea` and `jrcxz`, which leave the flags
-//! alone. The carry out of zero stops the guest: that is how a run to an exact step, a time slice
+//! alone. Ways out that lead to such an instruction soon correct the count by an `add` likewise:
+//! until then the flags are *blind*, and a fault there shows them as zero in every run, whichever
+//! way it came. The carry out of zero stops the guest: that is how a run to an exact step, a time slice
 //! and a prompt signal are made.
 //! Counting on every instruction, or in a stolen register, was rejected: the first costs 3x, the
 //! second turns every use of that register into memory traffic and every fault into a puzzle.
@@ -33,7 +35,7 @@ use iced_x86::{
 
 use self::tape::{Moment, Taped, Taping};
 use crate::layout::{Layout, slot};
-pub(crate) use decode::{Fetch, Flow, Insn, Superblock, decode};
+pub(crate) use decode::{Fetch, Flow, Insn, MOST_BLIND, Superblock, decode, until_flags_set};
 use emit::{Code, Gpr};
 use operands::{memory_of, reaches, unused_register};
 
@@ -64,7 +66,8 @@ pub(crate) enum Point {
     Budget {
         pc: u64,
         uncounted: i32,
-        rcx_saved: bool,
+        /// Instructions until the flags are the guest's again; 0: they are, and rcx is saved.
+        blind: u8,
         open: Open,
     },
     /// An instruction that the tracer carries out: `rdtsc`, `cpuid`, ...
@@ -99,8 +102,7 @@ pub(crate) struct MapEntry {
     pub(crate) pc: u64,
 }
 
-/// Spilled registers: bit 0 rcx, bit 1 rdx, bits 4.. one more than the register in `slot::ANY`,
-/// bit 3 the flags do not hold the guest's (dead) arithmetic flags.
+/// Spilled registers: bit 0 rcx, bit 1 rdx, bits 4.. one more than the register in `slot::ANY`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Saved(pub(crate) u8);
 
@@ -114,16 +116,12 @@ impl MapEntry {
 impl Saved {
     pub(crate) const RCX: Saved = Saved(1);
     pub(crate) const RCX_RDX: Saved = Saved(3);
-    const DEAD_FLAGS: u8 = 8;
 
     pub(crate) fn rcx(self) -> bool {
         self.0 & 1 != 0
     }
     pub(crate) fn rdx(self) -> bool {
         self.0 & 2 != 0
-    }
-    pub(crate) fn dead_flags(self) -> bool {
-        self.0 & Self::DEAD_FLAGS != 0
     }
     pub(crate) fn any(self) -> Option<Gpr> {
         (self.0 >> 4 != 0).then(|| Gpr((self.0 >> 4) - 1))
@@ -189,6 +187,8 @@ struct SideExit {
     correction: i32,
     target: u64,
     executed: usize,
+    /// As [`Insn::blind`].
+    blind: u8,
     tape: Option<Moment>,
 }
 
@@ -300,7 +300,6 @@ impl Translator<'_> {
         for (i, insn) in insns.iter().enumerate() {
             let done = i as i32;
             let last = done + 1 == n;
-            let mut saved = Saved::default();
             let mut uncounted = done;
             self.index = i;
             if let Some(tape) = &mut self.tape {
@@ -310,7 +309,6 @@ impl Translator<'_> {
                 _ if bounded => {}
                 Some(at) if i == at => {
                     self.count(insn.pc, n, done);
-                    saved = Saved(Saved::DEAD_FLAGS);
                     uncounted = done - n;
                 }
                 Some(at) if i > at => uncounted = done - n,
@@ -322,9 +320,9 @@ impl Translator<'_> {
                 }
                 _ => {}
             }
-            self.note(insn.pc, uncounted, saved);
+            self.note(insn.pc, uncounted, Saved::default());
             if insn.observed {
-                self.observe(insn, uncounted, saved);
+                self.observe(insn, uncounted);
             }
             self.late_count = (self.counted_at.is_none() && last && !bounded).then_some((n, done));
             self.insn(i, uncounted);
@@ -369,7 +367,7 @@ impl Translator<'_> {
         let p = self.point(Point::Budget {
             pc,
             uncounted: done - n,
-            rcx_saved: false,
+            blind: 1,
             open: self.open(),
         });
         self.stubs.push((site, p));
@@ -392,7 +390,7 @@ impl Translator<'_> {
         let p = self.point(Point::Budget {
             pc,
             uncounted: done - n,
-            rcx_saved: true,
+            blind: 0,
             open: self.open(),
         });
         self.stubs.push((site, p));
@@ -414,7 +412,7 @@ impl Translator<'_> {
         let p = self.point(Point::Budget {
             pc,
             uncounted: done - n,
-            rcx_saved: true,
+            blind: 0,
             open: self.open(),
         });
         self.island = Some((self.code.offset(), p));
@@ -634,6 +632,7 @@ impl Translator<'_> {
                 correction: executed as i32 - counted as i32,
                 target,
                 executed,
+                blind: self.block.insns[i].blind,
                 tape,
             });
         } else if self.request.bounded {
@@ -663,24 +662,26 @@ impl Translator<'_> {
             tape.leave(&mut self.code, exit.executed, moment);
         }
         if correction != 0 {
-            self.code.save(Gpr::RCX, slot::RCX);
-            self.code.load(Gpr::RCX, count);
-            self.code.add_rcx(correction as i8);
-            self.code.save(Gpr::RCX, count);
-            if correction > 0 {
-                self.code.load_byte_ecx(count + 7);
-                self.code.jrcxz(2);
-                self.code.raw(&[0xeb, 5]);
-                let stop = self.code.jump_later();
-                let p = self.point(Point::Budget {
-                    pc: target,
-                    uncounted: 0,
-                    rcx_saved: true,
-                    open: None,
-                });
-                self.stubs.push((stop, p));
+            if exit.blind > 0 {
+                self.code.add_slot(count, correction as i8);
+                if correction > 0 {
+                    let stop = self.code.jcc_later(2);
+                    self.stop_on_the_way(stop, &exit);
+                }
+            } else {
+                self.code.save(Gpr::RCX, slot::RCX);
+                self.code.load(Gpr::RCX, count);
+                self.code.add_rcx(correction as i8);
+                self.code.save(Gpr::RCX, count);
+                if correction > 0 {
+                    self.code.load_byte_ecx(count + 7);
+                    self.code.jrcxz(2);
+                    self.code.raw(&[0xeb, 5]);
+                    let stop = self.code.jump_later();
+                    self.stop_on_the_way(stop, &exit);
+                }
+                self.code.load(Gpr::RCX, slot::RCX);
             }
-            self.code.load(Gpr::RCX, slot::RCX);
         }
         if self.request.bounded {
             let site = self.code.jump_later();
@@ -688,6 +689,17 @@ impl Translator<'_> {
         } else {
             self.linked_jump(target);
         }
+    }
+
+    /// The budget may run out on a way out.
+    fn stop_on_the_way(&mut self, site: u32, exit: &SideExit) {
+        let p = self.point(Point::Budget {
+            pc: exit.target,
+            uncounted: 0,
+            blind: exit.blind,
+            open: None,
+        });
+        self.stubs.push((site, p));
     }
 
     fn stub_jump(&mut self, point: usize) {

@@ -16,17 +16,16 @@ use super::{Gpr, Insn, Saved, Translator, memory_of, reaches};
 use crate::layout::{seen, slot};
 
 impl Translator<'_> {
-    /// `saved` is what the state at the instruction is without the logging.
-    pub(super) fn observe(&mut self, insn: &Insn, uncounted: i32, saved: Saved) {
+    pub(super) fn observe(&mut self, insn: &Insn, uncounted: i32) {
         let at = |word: usize| (word as i32 * 8 - seen::BIAS as i32) as i8;
         self.code.save(Gpr::RDX, slot::RDX);
-        self.note(insn.pc, uncounted, Saved(saved.0 | 2));
+        self.note(insn.pc, uncounted, Saved(2));
         if let Some(load) = load_operand(&insn.decoded) {
             self.load_observed(&insn.decoded, load);
         }
         self.code.save(Gpr::RDX, slot::OBSERVED);
         self.code.save(Gpr::RCX, slot::RCX);
-        self.note(insn.pc, uncounted, Saved(saved.0 | 3));
+        self.note(insn.pc, uncounted, Saved::RCX_RDX);
         self.code.load(Gpr::RDX, slot::BASE);
         for lane in 0..slot::LANES {
             self.code.load(Gpr::RCX, slot::COUNT + 8 * lane);
@@ -52,7 +51,7 @@ impl Translator<'_> {
         self.code.save(Gpr::RCX, slot::OBSERVE_AT);
         self.code.load(Gpr::RCX, slot::RCX);
         self.code.load(Gpr::RDX, slot::RDX);
-        self.note(insn.pc, uncounted, saved);
+        self.note(insn.pc, uncounted, Saved::default());
     }
 
     /// Adds to the record what the instruction has written to its memory operand.
