@@ -12,6 +12,7 @@ mod determinism;
 mod facts;
 mod flags;
 mod foreign;
+mod fuzz;
 mod gallery;
 mod guests;
 mod install;
@@ -29,7 +30,7 @@ use std::process::ExitCode;
 const USAGE: &str = "\
 usage: cargo xtask <verb>
 
-  test                              everything below but gallery and bench: what README.md tells you to run
+  test                              everything below but gallery, fuzz and bench: what README.md tells you to run
   guests [FILTER]                   guests/: native against recorded against replayed
   foreign [FILTER]                  the same for programs that Debian provides
   determinism [--runs N]            some guests and foreign programs, replayed N times (100)
@@ -37,6 +38,7 @@ usage: cargo xtask <verb>
   locate [single] [--json] [FILTER] faults put into guests/locate/: how they rank, in tables
   locate short                      the part of that which `test` runs
   gallery [NAME]                    bugs that shipped in other people's programs, downloaded and built
+  fuzz TARGET [--seconds N] [INPUT] damaged recordings, rules files and programs, with libFuzzer
   tidy                              layers, file lengths, forbidden words
   bench checkpoints [--json]        what checkpoints cost, and going to any step with them
   bench locate [--json] [FILTER]    replacements per second, time per fault, share of the full search
@@ -73,6 +75,7 @@ fn run() -> Result<bool> {
         "alarms" => alarms::run(&rest),
         "locate" => locate::run(&rest),
         "determinism" => determinism::run(&rest),
+        "fuzz" => fuzz::run(&rest),
         "gallery" => gallery::run(&rest),
         "tidy" => tidy::run(),
         "bench" => bench::run(&rest),

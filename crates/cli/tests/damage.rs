@@ -88,6 +88,70 @@ fn flipped_events() {
     }
 }
 
+/// Behind a checksum that holds, anything may stand.
+#[test]
+fn changed_events() {
+    const HEAD: usize = 36;
+    let s = sample("events");
+    let word = |at: usize| u32::from_le_bytes(s.good[at..at + 4].try_into().unwrap()) as usize;
+    let (packed, len) = (word(HEAD), word(HEAD + 4));
+    let frame = &s.good[HEAD + 12..];
+    assert_eq!(frame.len(), packed, "a short recording is one frame");
+    let events = lz4_flex::block::decompress(frame, len).unwrap();
+    // An event: its kind and number, the length of its payload, step, result, and the payload.
+    let mut places = Vec::new();
+    let mut at = 0;
+    while at < len {
+        let payload = u32::from_le_bytes(events[at + 4..at + 8].try_into().unwrap()) as usize;
+        places.push((at, 24 + payload));
+        at = (at + 24 + payload).next_multiple_of(8);
+    }
+    let mut state = 0x1234_5678_9abc_def1;
+    let mut below = |n: usize| draw(&mut state) as usize % n;
+    for n in 0..160 {
+        let mut bytes = events.clone();
+        for _ in 0..1 + below(3) {
+            let (at, size) = places[below(places.len())];
+            let aligned = at + (below(size.min(400)) & !7);
+            match below(5) {
+                0 => bytes[at + below(size)] ^= 1 << below(8),
+                1 => {
+                    let value = [0, 1, u64::MAX, 1 << 31, 1 << 63, 0x7fff_ffff_e000][below(6)];
+                    bytes[aligned..aligned + 8].copy_from_slice(&value.to_le_bytes());
+                }
+                2 => bytes[at + 3] = below(9) as u8,
+                3 => {
+                    let end = (at + size).next_multiple_of(8);
+                    bytes.drain(at..end);
+                    break;
+                }
+                _ => {
+                    let again = events[at..(at + size).next_multiple_of(8)].to_vec();
+                    bytes.splice(at..at, again);
+                    break;
+                }
+            }
+        }
+        let packed = lz4_flex::block::compress(&bytes);
+        let mut file = s.good[..HEAD].to_vec();
+        for word in [
+            packed.len() as u32,
+            bytes.len() as u32,
+            crc32fast::hash(&packed),
+        ] {
+            file.extend(word.to_le_bytes());
+        }
+        file.extend(packed);
+        let r = s.with(&file);
+        // What the guest read may differ, and with it what it does and how it ends.
+        assert!(!r.err.contains("panicked"), "{n}: {}", r.err);
+        if r.status == Some(3) {
+            assert!(r.err.starts_with("wherefore: "), "{n}: {}", r.err);
+        }
+    }
+    s.with(&s.good).exits(4);
+}
+
 #[test]
 fn damaged_description() {
     let s = sample("meta.json");

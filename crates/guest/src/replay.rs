@@ -454,7 +454,7 @@ impl Replay {
             // A guest that was killed has no last event but its end.
             let killed = |e: &&Event| e.kind == Kind::End && e.step <= step && !self.edited;
             if let Some(e) = self.next.as_ref().filter(killed) {
-                let end = End::from_wait_status(e.result);
+                let end = End::from_wait_status(e.result)?;
                 self.engine.stats.steps = step;
                 return self.finish(end);
             }

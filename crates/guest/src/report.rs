@@ -127,13 +127,12 @@ impl End {
         }
     }
 
-    pub(crate) fn from_wait_status(status: i64) -> Self {
-        if status == DEADLOCKED {
-            End::Deadlocked
-        } else if status & 0x7f == 0 {
-            End::Exited((status >> 8 & 0xff) as i32)
-        } else {
-            End::Killed((status & 0x7f) as i32)
+    pub(crate) fn from_wait_status(status: i64) -> Result<Self, Error> {
+        match status {
+            DEADLOCKED => Ok(End::Deadlocked),
+            0..=0xffff if status & 0xff == 0 => Ok(End::Exited((status >> 8) as i32)),
+            1..=64 => Ok(End::Killed(status as i32)),
+            _ => Err(Error::damaged("its guest ended as none can")),
         }
     }
 }

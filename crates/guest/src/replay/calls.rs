@@ -30,7 +30,7 @@ impl Replay {
                 return self.private_call(&call);
             }
             if let Some(e) = self.next.as_ref().filter(|e| e.kind == Kind::End) {
-                let end = End::from_wait_status(e.result);
+                let end = End::from_wait_status(e.result)?;
                 self.engine.stats.steps = step;
                 self.in_call.push(self.engine.threads.current);
                 return Ok(Some(end));
