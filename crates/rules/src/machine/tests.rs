@@ -121,7 +121,8 @@ fn the_quick_way_leads_where_all_operations_lead() {
     let (mut quick, mut suspects) = (0, 0);
     let mut fast = machine();
     let mut slow = machine();
-    slow.quick = false;
+    fast.patience = 0;
+    slow.code = None;
     for round in 0..30_000u32 {
         let Some(code) = code(&file, &mut r) else {
             continue;
@@ -154,14 +155,17 @@ fn the_quick_way_leads_where_all_operations_lead() {
                 plan::FLAGS => cell = Cell::new(NONE, cell.unwritten() & 0x3f),
                 _ => {}
             }
-            (fast.now.units[unit], slow.now.units[unit]) = (cell, cell);
+            (
+                fast.now.registers.units[unit],
+                slow.now.registers.units[unit],
+            ) = (cell, cell);
         }
         for m in [&mut fast, &mut slow] {
             m.now.active.clear();
             m.now.locals.clear();
-            m.now.telling = !0;
-            m.now.tainted = (0..52).fold(0, |mask, bit| {
-                let units = &m.now.units;
+            m.now.registers.telling = !0;
+            m.now.registers.tainted = (0..52).fold(0, |mask, bit| {
+                let units = &m.now.registers.units;
                 match fast::group_units(bit).any(|u| units[u].unwritten() != 0) {
                     true => mask | 1 << bit,
                     false => mask,
@@ -181,13 +185,17 @@ fn the_quick_way_leads_where_all_operations_lead() {
         };
         fast.hear(part);
         slow.hear(part);
-        let way = fast.fasts[number as usize].as_ref().expect("it was gone");
-        quick += u32::from(way.usable);
+        if let Warm::Made(made) = &fast.fasts[number as usize] {
+            quick += u32::from(made.way.usable);
+        }
         for unit in 0..plan::ZERO as usize {
-            let (a, b) = (fast.now.units[unit], slow.now.units[unit]);
+            let (a, b) = (
+                fast.now.registers.units[unit],
+                slow.now.registers.units[unit],
+            );
             let insns = &part.shapes[0].code.insns[..executed as usize];
             assert_eq!(a, b, "round {round}, unit {unit}, code {insns:02x?}");
-            let tainted = fast.now.tainted & fast::group(unit as u16) != 0;
+            let tainted = fast.now.registers.tainted & fast::group(unit as u16) != 0;
             assert!(tainted || a.unwritten() == 0, "unit {unit} of {insns:02x?}");
         }
         for n in 0..AREA_CELLS {
