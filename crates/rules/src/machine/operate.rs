@@ -99,6 +99,7 @@ impl Machine {
         let (number, executed) = (*number, s.executed as usize);
         let plan = self.plans[number as usize].clone();
         let ops = plan.first[insn as usize] as usize..plan.first[executed] as usize;
+        let mut touched = false;
         for (i, op) in &plan.ops[ops] {
             match op {
                 Op::Enter(e) => {
@@ -122,8 +123,14 @@ impl Machine {
                     }
                 }
                 _ if self.now.closed > 0 => {}
-                _ => self.operate(op, &plan, values, *i),
+                _ => {
+                    touched = true;
+                    self.operate(op, &plan, values, *i);
+                }
             }
+        }
+        if !touched && insn == 0 {
+            return;
         }
         self.now.registers.telling |= plan.writes;
         let mut groups = self.now.registers.tainted | plan.writes;
