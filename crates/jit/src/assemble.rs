@@ -1,21 +1,20 @@
 //! Ways as machine code.
 //!
 //! While it runs: rbx is [`Registers`](crate::Registers), rbp the record, r12 the table of chunks, r15 the first
-//! chunk, r13 and r14 the guest's rsp and rbp. Everything else comes and goes within an operation, and an
-//! operation that calls Rust code keeps nothing over the call.
+//! chunk, r13 and r14 the guest's rsp and rbp. r8 to r11 are the cells of anchors. Everything else comes and goes
+//! within an operation, and an operation that calls Rust code keeps nothing else over the call.
 //!
 //! What happens seldom is put behind the rest of the way (`Late`): it either goes on or stops the code.
 
 use iced_x86::IcedError;
 use iced_x86::code_asm::*;
 
+use crate::anchors::{self, Anchor, MOST_FORGOTTEN, Near};
 use crate::cell::{Arith, DIFFERENCE};
 use crate::run::{BEFORE, END, FAILED, RETURN, at};
 use crate::shadow::{CHUNK, CHUNK_BITS, TOP};
 use crate::ways::{FIRST_VALUE, FS, Kind, Op, Quick, Way};
 
-/// Cells that are made unwritten one by one; of more a loop does it.
-const MOST_FORGOTTEN: u32 = 16;
 /// The groups of which it matters whether something is known of them: vectors and what comes after.
 const TELLING: u64 = !0 << 18;
 
@@ -104,6 +103,18 @@ fn unit(n: u16) -> AsmMemoryOperand {
     field(usize::from(n) * 8)
 }
 
+/// Calls Rust code. It may lose the anchors.
+fn call(a: &mut CodeAssembler, routine: usize) -> Result<(), IcedError> {
+    for register in ANCHORS {
+        a.push(register)?;
+    }
+    a.call(field(routine))?;
+    for register in ANCHORS.iter().rev() {
+        a.pop(*register)?;
+    }
+    Ok(())
+}
+
 /// The code of a way.
 pub(crate) fn open(way: &Way, shape: u32, ip: u64, exits: &Exits) -> Result<Vec<u8>, IcedError> {
     let mut m = Maker::new(way, exits)?;
@@ -112,26 +123,19 @@ pub(crate) fn open(way: &Way, shape: u32, ip: u64, exits: &Exits) -> Result<Vec<
         m.a.test(dword_ptr(rbx + (at::TAINTED + part)), mask)?;
         m.a.jne(exits.before)
     })?;
-    for op in &way.ops {
-        m.op(op)?;
+    m.anchors = anchors::of(way);
+    if !m.anchors.is_empty() {
+        let mut plain = m.a.create_label();
+        for n in 0..m.anchors.len() {
+            m.anchor(n, plain)?;
+        }
+        m.body(shape)?;
+        // The same for pointers that are not as they usually are.
+        m.anchors.clear();
+        m.a.set_label(&mut plain)?;
     }
-    for (to, value) in &way.ends {
-        m.value(rax, *value)?;
-        m.a.mov(unit(*to), rax)?;
-    }
-    m.halves(way.cleans, |m, part, mask| {
-        m.a.and(dword_ptr(rbx + (at::TAINTED + part)), !mask)
-    })?;
-    m.halves(way.leaves & TELLING, |m, part, mask| {
-        m.a.or(dword_ptr(rbx + (at::TELLING + part)), mask)
-    })?;
-    if let Some(slot) = way.returns {
-        m.quick(rax, slot)?;
-        m.a.cmp(rax, field(at::SLOT))?;
-        let out = m.late(Late::Out(RETURN));
-        m.a.jae(out)?;
-    }
-    m.finish(shape, ip)
+    m.body(shape)?;
+    m.finish(ip)
 }
 
 /// The code of a way that is not looked into.
@@ -143,7 +147,8 @@ pub(crate) fn closed(way: &Way, shape: u32, ip: u64, exits: &Exits) -> Result<Ve
         m.a.jmp(exits.leave)?;
         return m.a.assemble(ip);
     }
-    m.finish(shape, ip)
+    m.next(shape)?;
+    m.finish(ip)
 }
 
 /// What happens seldom.
@@ -165,7 +170,11 @@ struct Maker<'a> {
     way: &'a Way,
     exits: Exits,
     late: Vec<(CodeLabel, Late)>,
+    anchors: Vec<Anchor>,
 }
+
+/// Registers of anchors.
+const ANCHORS: [AsmRegister64; 4] = [r8, r9, r10, r11];
 
 impl<'a> Maker<'a> {
     fn new(way: &'a Way, exits: &Exits) -> Result<Maker<'a>, IcedError> {
@@ -174,6 +183,7 @@ impl<'a> Maker<'a> {
             way,
             exits: *exits,
             late: Vec::new(),
+            anchors: Vec::new(),
         })
     }
 
@@ -184,8 +194,37 @@ impl<'a> Maker<'a> {
         self.a.ja(self.exits.end)
     }
 
+    /// All that the way does.
+    fn body(&mut self, shape: u32) -> Result<(), IcedError> {
+        let way = self.way;
+        for op in &way.ops {
+            self.op(op)?;
+        }
+        for (to, value) in &way.ends {
+            if *value == way.zero {
+                self.a.mov(unit(*to), 0)?;
+                continue;
+            }
+            self.a.mov(rax, unit(*value))?;
+            self.a.mov(unit(*to), rax)?;
+        }
+        self.halves(way.cleans, |m, part, mask| {
+            m.a.and(dword_ptr(rbx + (at::TAINTED + part)), !mask)
+        })?;
+        self.halves(way.leaves & TELLING, |m, part, mask| {
+            m.a.or(dword_ptr(rbx + (at::TELLING + part)), mask)
+        })?;
+        if let Some(slot) = way.returns {
+            self.quick(rax, slot)?;
+            self.a.cmp(rax, field(at::SLOT))?;
+            let out = self.late(Late::Out(RETURN));
+            self.a.jae(out)?;
+        }
+        self.next(shape)
+    }
+
     /// On to the next record.
-    fn finish(mut self, shape: u32, ip: u64) -> Result<Vec<u8>, IcedError> {
+    fn next(&mut self, shape: u32) -> Result<(), IcedError> {
         match (self.way.rsp, self.way.rbp) {
             (Some(stack), Some(frame)) => {
                 self.quick(rax, stack)?;
@@ -200,7 +239,10 @@ impl<'a> Maker<'a> {
         let executed = i32::from(self.way.executed);
         self.a.add(field(at::STEPS), executed)?;
         self.a.add(rbp, self.way.record_len() as i32)?;
-        dispatch(&mut self.a, self.exits.end, self.exits.before)?;
+        dispatch(&mut self.a, self.exits.end, self.exits.before)
+    }
+
+    fn finish(mut self, ip: u64) -> Result<Vec<u8>, IcedError> {
         for (mut label, late) in std::mem::take(&mut self.late) {
             self.a.set_label(&mut label)?;
             self.late_code(late)?;
@@ -249,7 +291,7 @@ impl<'a> Maker<'a> {
                 a.mov(rdi, rbx)?;
                 a.mov(rsi, rcx)?;
                 a.mov(edx, len)?;
-                a.call(field(at::PART))?;
+                call(a, at::PART)?;
                 a.test(rax, rax)?;
                 // What is not all written is for others.
                 a.je(back)?;
@@ -260,21 +302,21 @@ impl<'a> Maker<'a> {
                 a.mov(rdi, rbx)?;
                 a.xchg(rsi, rcx)?;
                 a.mov(edx, len)?;
-                a.call(field(at::STORE))?;
+                call(a, at::STORE)?;
                 a.jmp(back)
             }
             Late::Forget { len, back } => {
                 a.mov(rdi, rbx)?;
                 a.mov(rsi, rcx)?;
                 a.mov(edx, len)?;
-                a.call(field(at::FORGET))?;
+                call(a, at::FORGET)?;
                 a.jmp(back)
             }
             Late::Arith { kind, back } => {
                 a.mov(edi, kind as u32)?;
                 a.mov(rsi, rax)?;
                 a.mov(rdx, rcx)?;
-                a.call(field(at::ARITHMETIC))?;
+                call(a, at::ARITHMETIC)?;
                 a.jmp(back)
             }
         }
@@ -353,9 +395,15 @@ impl<'a> Maker<'a> {
             }
             _ => {}
         }
-        self.address(op)?;
+        let near = anchors::near(&self.anchors, op);
+        if near.is_none() || op.kind.is_checked() {
+            self.address(op)?;
+        }
         if op.kind.is_checked() {
             self.check(op)?;
+        }
+        if let Some(near) = near {
+            return self.near(op, near);
         }
         match op.kind {
             Kind::Load | Kind::CheckedLoad => self.load(op),
@@ -366,6 +414,72 @@ impl<'a> Maker<'a> {
             }
             Kind::Forget => self.forget(op),
             _ => Ok(()),
+        }
+    }
+
+    /// The cells of an anchor. Elsewhere if they are not in one chunk, or not in cells.
+    fn anchor(&mut self, n: usize, plain: CodeLabel) -> Result<(), IcedError> {
+        let Anchor {
+            place,
+            first,
+            span,
+            tells,
+        } = self.anchors[n];
+        self.row(rcx, place)?;
+        self.add(rcx, first)?;
+        let a = &mut self.a;
+        a.test(cl, 7)?;
+        a.jne(plain)?;
+        a.mov(eax, ecx)?;
+        a.and(eax, CHUNK as i32 - 8)?;
+        a.cmp(eax, CHUNK as i32 - span as i32)?;
+        a.ja(plain)?;
+        // Beyond user space nothing is forgotten.
+        a.mov(rdx, rcx)?;
+        a.shr(rdx, CHUNK_BITS)?;
+        a.cmp(rdx, TOP as i32)?;
+        a.jae(plain)?;
+        a.mov(rdx, qword_ptr(r12 + rdx * 8))?;
+        if tells {
+            a.test(rdx, rdx)?;
+            a.je(plain)?;
+        }
+        a.add(rax, r15)?;
+        a.lea(ANCHORS[n], rax + rdx)
+    }
+
+    /// An access to a cell of an anchor.
+    fn near(&mut self, op: &Op, near: Near) -> Result<(), IcedError> {
+        let cell = ANCHORS[near.anchor] + near.cell;
+        let bytes = ((1u32 << op.len.min(8)) - 1) << near.byte;
+        match op.kind {
+            Kind::Load | Kind::CheckedLoad => {
+                let fail = self.fail(op.insn);
+                self.a.mov(rax, qword_ptr(cell))?;
+                self.a.test(al, al)?;
+                self.a.jne(fail)?;
+                self.a.mov(unit(op.value), rax)
+            }
+            Kind::Test | Kind::CheckedTest => {
+                let fail = self.fail(op.insn);
+                self.a.test(byte_ptr(cell), bytes)?;
+                self.a.jne(fail)
+            }
+            Kind::Store | Kind::CheckedStore if op.len == 8 => {
+                if op.value == self.way.zero {
+                    return self.a.mov(qword_ptr(cell), 0);
+                }
+                self.a.mov(rax, unit(op.value))?;
+                self.a.mov(qword_ptr(cell), rax)
+            }
+            Kind::Forget => {
+                for n in 0..op.len / 8 {
+                    self.a.mov(qword_ptr(cell + 8 * n), 0xff)?;
+                }
+                Ok(())
+            }
+            // Fewer bytes, of which nothing is known.
+            _ => self.a.and(qword_ptr(cell), !bytes as i32 & 0xff),
         }
     }
 

@@ -12,6 +12,7 @@
 //! **Invariant:** whatever ways are added and whatever is on the tape, code stays within its record, the
 //! registers, the tables of the shadow and the bounds. That is what makes [`Code::run`] safe.
 
+mod anchors;
 mod assemble;
 mod cell;
 mod region;
