@@ -84,10 +84,9 @@ pub(crate) fn fixed(ip: u64) -> Result<Fixed, IcedError> {
 
 /// On to the record at rbp.
 fn dispatch(a: &mut CodeAssembler, end: u64, before: u64) -> Result<(), IcedError> {
-    // The number of its shape has to be there.
-    a.lea(rax, rbp + 4)?;
-    a.cmp(rax, field(at::END))?;
-    a.ja(end)?;
+    // Behind all that begin before the end there is room for the longest.
+    a.cmp(rbp, field(at::END))?;
+    a.jae(end)?;
     a.mov(eax, dword_ptr(rbp))?;
     a.cmp(eax, dword_ptr(rbx + at::SHAPES))?;
     a.jae(before)?;
@@ -118,7 +117,6 @@ fn call(a: &mut CodeAssembler, routine: usize) -> Result<(), IcedError> {
 /// The code of a way.
 pub(crate) fn open(way: &Way, shape: u32, ip: u64, exits: &Exits) -> Result<Vec<u8>, IcedError> {
     let mut m = Maker::new(way, exits)?;
-    m.begin()?;
     m.halves(way.reads, |m, part, mask| {
         m.a.test(dword_ptr(rbx + (at::TAINTED + part)), mask)?;
         m.a.jne(exits.before)
@@ -141,7 +139,6 @@ pub(crate) fn open(way: &Way, shape: u32, ip: u64, exits: &Exits) -> Result<Vec<
 /// The code of a way that is not looked into.
 pub(crate) fn closed(way: &Way, shape: u32, ip: u64, exits: &Exits) -> Result<Vec<u8>, IcedError> {
     let mut m = Maker::new(way, exits)?;
-    m.begin()?;
     if way.returns.is_some() {
         m.a.mov(eax, RETURN)?;
         m.a.jmp(exits.leave)?;
@@ -157,6 +154,8 @@ enum Late {
     Out(u32),
     /// Bytes at rcx are looked at one by one. If all were written, it goes on with nothing known of them.
     Part { len: u32, insn: u8, back: CodeLabel },
+    /// Some bytes of the cell of rcx were never written, as esi says; perhaps not those that are read.
+    Exact { len: u32, insn: u8, back: CodeLabel },
     /// Bytes at rcx get what is known of rsi.
     Store { len: u32, back: CodeLabel },
     /// Bytes from rcx on become unwritten.
@@ -185,13 +184,6 @@ impl<'a> Maker<'a> {
             late: Vec::new(),
             anchors: Vec::new(),
         })
-    }
-
-    /// The whole record has to be there.
-    fn begin(&mut self) -> Result<(), IcedError> {
-        self.a.lea(rax, rbp + self.way.record_len())?;
-        self.a.cmp(rax, field(at::END))?;
-        self.a.ja(self.exits.end)
     }
 
     /// All that the way does.
@@ -294,6 +286,14 @@ impl<'a> Maker<'a> {
                 call(a, at::PART)?;
                 a.test(rax, rax)?;
                 // What is not all written is for others.
+                a.je(back)?;
+                a.mov(eax, FAILED + u32::from(insn))?;
+                a.jmp(self.exits.leave)
+            }
+            Late::Exact { len, insn, back } => {
+                a.and(ecx, 7)?;
+                a.shr(esi, cl)?;
+                a.test(esi, (1i32 << len) - 1)?;
                 a.je(back)?;
                 a.mov(eax, FAILED + u32::from(insn))?;
                 a.jmp(self.exits.leave)
@@ -536,10 +536,16 @@ impl<'a> Maker<'a> {
             insn: op.insn,
             back,
         });
-        let cell = self.cell()?;
-        self.a.cmp(byte_ptr(cell), 0)?;
-        self.a.jne(late)?;
+        let exact = self.late(Late::Exact {
+            len: op.len,
+            insn: op.insn,
+            back,
+        });
         self.within(op.len, late)?;
+        let cell = self.cell()?;
+        self.a.movzx(esi, byte_ptr(cell))?;
+        self.a.test(esi, esi)?;
+        self.a.jne(exact)?;
         self.a.set_label(&mut back)?;
         self.a.nop()
     }

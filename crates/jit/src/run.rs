@@ -9,7 +9,7 @@ use crate::assemble::{self, Exits, Fixed};
 use crate::cell::{Arith, BlockId, Bounds, Cell, NONE, arithmetic};
 use crate::region::Region;
 use crate::shadow::Shadow;
-use crate::ways::{ROOM, Way};
+use crate::ways::{LONGEST, ROOM, Way};
 
 /// What is known of a thread's registers, and what code needs at hand.
 #[repr(C)]
@@ -176,7 +176,11 @@ impl Code {
         self.region.add(&code).then_some(at)
     }
 
-    /// Goes through records from `at` on. `closed`: only where the stack is is followed.
+    /// Goes through records from `at` to `end`. `closed`: only where the stack is is followed.
+    #[allow(
+        clippy::too_many_arguments,
+        reason = "all that code works on, which others own"
+    )]
     pub fn run(
         &self,
         registers: &mut Registers,
@@ -185,34 +189,64 @@ impl Code {
         closed: bool,
         records: &[u8],
         at: usize,
+        end: usize,
     ) -> Stopped {
         let table = if closed { &self.closed } else { &self.open };
-        let rest = &records[at..];
-        let (top, first) = (memory.top(), memory.first());
         registers.shapes = table.len() as u32;
         registers.table = table.as_ptr();
         registers.steps = 0;
-        registers.end = rest.as_ptr_range().end;
         registers.bounds = bounds.as_ptr();
         registers.blocks = bounds.len() as u64;
+        let mut stopped = Stopped {
+            why: Stop::End,
+            at,
+            steps: 0,
+        };
+        let far = end.min(records.len().saturating_sub(LONGEST));
+        if at < far {
+            self.go(registers, memory, records, far, &mut stopped);
+        }
+        // The last ones are taken to where there is room behind them.
+        if stopped.why == Stop::End && stopped.at < end {
+            let mut room = [0; 2 * LONGEST];
+            let last = &records[stopped.at..end];
+            room[..last.len()].copy_from_slice(last);
+            let before = std::mem::take(&mut stopped.at);
+            self.go(registers, memory, &room, last.len(), &mut stopped);
+            stopped.at += before;
+        }
+        stopped.steps = registers.steps;
+        stopped
+    }
+
+    /// Goes through the records that begin before `end`, behind which there is room for the longest.
+    fn go(
+        &self,
+        registers: &mut Registers,
+        memory: &mut Shadow,
+        records: &[u8],
+        end: usize,
+        stopped: &mut Stopped,
+    ) {
+        assert!(stopped.at <= end && end + LONGEST <= records.len());
+        let range = records.as_ptr_range();
+        let (top, first) = (memory.top(), memory.first());
+        registers.end = range.start.wrapping_add(end);
         registers.memory = memory;
         // SAFETY: the code there was made for this signature, and by `assemble`, which sees to it that only what
-        // was set above is touched: records up to their end, units below ROOM, bounds below their number, and
-        // cells of chunks that the table knows.
+        // was set above and by the caller is touched: records that begin before their end, units below ROOM,
+        // bounds below their number, and cells of chunks that the table knows.
         let why = unsafe {
             let enter: Enter = std::mem::transmute(self.exits.enter as *const ());
-            enter(registers, rest.as_ptr(), top, first)
+            enter(registers, range.start.add(stopped.at), top, first)
         };
-        Stopped {
-            why: match why {
-                END => Stop::End,
-                BEFORE => Stop::Before,
-                RETURN => Stop::Return,
-                n => Stop::At((n - FAILED) as u8),
-            },
-            at: at + (registers.record as usize - rest.as_ptr() as usize),
-            steps: registers.steps,
-        }
+        stopped.at = registers.record as usize - range.start as usize;
+        stopped.why = match why {
+            END => Stop::End,
+            BEFORE => Stop::Before,
+            RETURN => Stop::Return,
+            n => Stop::At((n - FAILED) as u8),
+        };
     }
 }
 

@@ -3,8 +3,6 @@
 //!
 //! Cells are eight bytes. A pointer at an odd address is not followed; that loses a report at worst.
 
-use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
-
 use crate::cell::{Cell, NONE};
 
 pub(crate) const CHUNK_BITS: u32 = 21;
@@ -12,6 +10,9 @@ pub(crate) const CHUNK: u64 = 1 << CHUNK_BITS;
 const CELLS: usize = 1 << (CHUNK_BITS - 3);
 /// User space is 47 bits.
 pub(crate) const TOP: usize = 1 << (47 - CHUNK_BITS);
+
+/// Chunks that are large pages. A guest with more may be one that uses little of each.
+const MOST_LARGE: usize = 256;
 
 pub struct Shadow {
     /// How far each chunk's memory is from the first chunk's, in bytes; the table is committed by the kernel
@@ -22,29 +23,44 @@ pub struct Shadow {
     chunks: Vec<Chunk>,
 }
 
-/// Cells of a stretch of memory; it does not move.
+/// Cells of a stretch of memory; it does not move. It can be one large page, since what is
+/// known of memory is as far apart as the memory.
 struct Chunk(*mut u64);
 
 // SAFETY: it is the only owner of its memory.
 unsafe impl Send for Chunk {}
 
 impl Chunk {
-    const LAYOUT: Layout = Layout::new::<[u64; CELLS]>();
+    const SIZE: usize = size_of::<[u64; CELLS]>();
 
-    fn new() -> Chunk {
-        // SAFETY: the size is not zero.
-        let memory = unsafe { alloc_zeroed(Self::LAYOUT) };
-        if memory.is_null() {
-            handle_alloc_error(Self::LAYOUT);
+    fn new(large: bool) -> Chunk {
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        // SAFETY: a fresh mapping, of which all but one aligned part is given back.
+        unsafe {
+            let null = std::ptr::null_mut();
+            let all = libc::mmap(null, 2 * Self::SIZE, protection, flags, -1, 0);
+            assert!(all != libc::MAP_FAILED, "no memory for what is known");
+            let before = all.align_offset(Self::SIZE);
+            let memory = all.add(before);
+            if before > 0 {
+                libc::munmap(all, before);
+            }
+            libc::munmap(memory.add(Self::SIZE), Self::SIZE - before);
+            if large {
+                libc::madvise(memory, Self::SIZE, libc::MADV_HUGEPAGE);
+            }
+            Chunk(memory.cast())
         }
-        Chunk(memory.cast())
     }
 }
 
 impl Drop for Chunk {
     fn drop(&mut self) {
-        // SAFETY: it was allocated so.
-        unsafe { dealloc(self.0.cast(), Self::LAYOUT) }
+        // SAFETY: it was mapped with this size.
+        unsafe {
+            libc::munmap(self.0.cast(), Self::SIZE);
+        }
     }
 }
 
@@ -53,7 +69,7 @@ impl Default for Shadow {
         let top: Box<[u64]> = vec![0; TOP].into();
         Shadow {
             top: top.try_into().expect("so many were asked for"),
-            chunks: vec![Chunk::new()],
+            chunks: vec![Chunk::new(true)],
         }
     }
 }
@@ -78,7 +94,7 @@ impl Shadow {
     /// The chunk of an address, to be written to.
     #[cold]
     fn add(&mut self, address: u64) -> u64 {
-        let chunk = Chunk::new();
+        let chunk = Chunk::new(self.chunks.len() < MOST_LARGE);
         let distance = (chunk.0 as u64).wrapping_sub(self.first() as u64);
         self.chunks.push(chunk);
         self.top[(address >> CHUNK_BITS) as usize & (TOP - 1)] = distance;

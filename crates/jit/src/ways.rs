@@ -10,6 +10,8 @@ use crate::cell::{Arith, Cell};
 pub const ROOM: usize = 512;
 /// Where a record's values begin in the row; before them are 0, rsp, rbp and the base of the thread's segment.
 pub const FIRST_VALUE: usize = 4;
+/// No record is longer.
+pub(crate) const LONGEST: usize = 4 + 8 * u8::MAX as usize;
 /// The place of that base.
 pub const FS: u8 = 3;
 

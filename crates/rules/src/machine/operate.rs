@@ -11,7 +11,7 @@ impl Machine {
                 let now = &mut self.now;
                 let (registers, memory) = (&mut now.registers, &mut self.memory);
                 let (bounds, closed) = (self.heap.all_bounds(), now.closed > 0);
-                let stopped = code.run(registers, memory, bounds, closed, &records[..end], at);
+                let stopped = code.run(registers, memory, bounds, closed, records, at, end);
                 self.step += stopped.steps;
                 (why, at) = (stopped.why, stopped.at);
                 if at >= end {
