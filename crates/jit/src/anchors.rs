@@ -1,22 +1,25 @@
 //! Accesses at constant distances from one pointer, as to the stack or to parts of a structure: their cells are
 //! found together, and then are as near as a constant.
 
-use crate::ways::{FS, Kind, Op, Way};
+use crate::ways::{Kind, Op, Way};
 
 /// Cells that are made unwritten one by one; of more a loop does it.
 pub(crate) const MOST_FORGOTTEN: u32 = 16;
 /// Registers for them.
 const MOST: usize = 4;
 /// Accesses are not further from each other than this.
-const SPAN: i64 = 1 << 14;
+const SPAN: u64 = 1 << 14;
 /// The stack pointer's place in the row.
 const RSP: u8 = 1;
 
 /// Cells that are found together.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Anchor {
-    pub(crate) place: u8,
-    /// From the pointer to the first cell.
+    /// The pointer, as operations have it.
+    pub(crate) base: u8,
+    pub(crate) index: u8,
+    pub(crate) scale: u8,
+    /// From there to the first cell.
     pub(crate) first: i64,
     /// Bytes from there on.
     pub(crate) span: u32,
@@ -37,18 +40,20 @@ pub(crate) fn of(way: &Way) -> Vec<Anchor> {
     for op in &way.ops {
         // One of eight bytes says where cells begin, if the pointer is one to such things.
         let begins = op.len == 8 && is_near(op);
-        if list.len() == MOST || !begins || list.iter().any(|a| a.place == op.base) {
+        if list.len() == MOST || !begins || list.iter().any(|a| a.is_of(op)) {
             continue;
         }
         let mut anchor = Anchor {
-            place: op.base,
+            base: op.base,
+            index: op.index,
+            scale: op.scale,
             first: op.offset,
             span: 8,
             tells: false,
         };
         let (mut near, mut wide) = (0, 0);
-        for other in way.ops.iter().filter(|o| o.base == op.base && is_near(o)) {
-            if !anchor.grow(other) {
+        for other in way.ops.iter().filter(|o| is_near(o)) {
+            if !anchor.is_of(other) || !anchor.grow(other) {
                 continue;
             }
             near += 1;
@@ -60,7 +65,8 @@ pub(crate) fn of(way: &Way) -> Vec<Anchor> {
             };
         }
         // The stack is sure to be in cells. Other pointers may be to anything.
-        if near >= 2 && (op.base == RSP || wide >= 2) {
+        let stack = op.base == RSP && op.index == 0;
+        if near >= 2 && (stack || wide >= 2) {
             list.push(anchor);
         }
     }
@@ -72,7 +78,7 @@ pub(crate) fn near(anchors: &[Anchor], op: &Op) -> Option<Near> {
     if !is_near(op) {
         return None;
     }
-    let n = anchors.iter().position(|a| a.place == op.base)?;
+    let n = anchors.iter().position(|a| a.is_of(op))?;
     let anchor = &anchors[n];
     let at = u32::try_from(op.offset.checked_sub(anchor.first)?).ok()?;
     let (cell, byte) = (at & !7, at & 7);
@@ -94,10 +100,16 @@ fn is_near(op: &Op) -> bool {
         Kind::Forget => op.len.is_multiple_of(8) && op.len / 8 <= MOST_FORGOTTEN,
         _ => true,
     };
-    kind && op.index == 0 && op.base != 0 && op.base != FS && op.offset.abs() < SPAN
+    kind && (op.base != 0 || op.index != 0) && op.offset.unsigned_abs() < SPAN
 }
 
 impl Anchor {
+    /// The access is through this pointer.
+    fn is_of(&self, op: &Op) -> bool {
+        let scaled = op.index == 0 || self.scale == op.scale;
+        (self.base, self.index) == (op.base, op.index) && scaled
+    }
+
     /// Takes in the cells of an access, if it is in cells of its own.
     fn grow(&mut self, op: &Op) -> bool {
         let from = op.offset - self.first;

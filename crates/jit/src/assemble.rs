@@ -362,12 +362,17 @@ impl<'a> Maker<'a> {
 
     /// The address of an operation, to rcx.
     fn address(&mut self, op: &Op) -> Result<(), IcedError> {
-        self.row(rcx, op.base)?;
-        if op.index != 0 {
-            self.row(rax, op.index)?;
-            self.a.lea(rcx, rcx + rax * u32::from(op.scale))?;
-        }
+        self.pointer_of(op.base, op.index, op.scale)?;
         self.add(rcx, op.offset)
+    }
+
+    fn pointer_of(&mut self, base: u8, index: u8, scale: u8) -> Result<(), IcedError> {
+        self.row(rcx, base)?;
+        if index != 0 {
+            self.row(rax, index)?;
+            self.a.lea(rcx, rcx + rax * u32::from(scale))?;
+        }
+        Ok(())
     }
 
     /// The place of the cell of rcx: its offset in its chunk to rax, with the first chunk, and the chunk's
@@ -420,12 +425,14 @@ impl<'a> Maker<'a> {
     /// The cells of an anchor. Elsewhere if they are not in one chunk, or not in cells.
     fn anchor(&mut self, n: usize, plain: CodeLabel) -> Result<(), IcedError> {
         let Anchor {
-            place,
+            base,
+            index,
+            scale,
             first,
             span,
             tells,
         } = self.anchors[n];
-        self.row(rcx, place)?;
+        self.pointer_of(base, index, scale)?;
         self.add(rcx, first)?;
         let a = &mut self.a;
         a.test(cl, 7)?;

@@ -238,17 +238,31 @@ impl Maker {
         self.ops.push(op);
     }
 
+    /// The pointer of the sum of two values.
+    fn pointer(&mut self, i: u8, base: u16, index: u16) -> u16 {
+        let known = self.ops.iter().find(|o| {
+            let values = (o.pointer, o.other) == (base, index);
+            o.kind == Kind::Pointer && values
+        });
+        if let Some(known) = known {
+            return known.value;
+        }
+        let value = self.temporary();
+        let mut op = self.empty(i, Kind::Pointer);
+        (op.pointer, op.other, op.value) = (base, index, value);
+        self.ops.push(op);
+        value
+    }
+
     fn check(&mut self, mut op: QuickOp, pointer: u16, size: u32) {
         if pointer == ZERO || size == 0 {
             return;
         }
         (op.pointer, op.checked) = (pointer, size);
-        if op.index != 0 {
-            return self.ops.push(op);
-        }
         let same = self.open.iter().find(|n| {
             let o = &self.ops[**n];
-            o.pointer == pointer && o.base == op.base
+            let through = (o.pointer, o.base, o.index) == (pointer, op.base, op.index);
+            through && (op.index == 0 || o.scale == op.scale)
         });
         if let Some(n) = same {
             let o = &mut self.ops[*n];
@@ -334,19 +348,13 @@ impl Maker {
                         !matches!(plan.spots[*spot as usize].access.size, Size::Repeat { .. });
                     return;
                 };
-                let mut op = self.access(plan, i, *spot, 0, 0);
+                let op = self.access(plan, i, *spot, 0, 0);
                 // Of an index that counts elements it is enough to look when the check fails.
                 let pointer = match (b, x) {
                     (b, _) if !bytes => b,
                     (b, ZERO) => b,
                     (ZERO, x) => x,
-                    (b, x) => {
-                        let value = self.temporary();
-                        (op.kind, op.pointer, op.other, op.value) = (Kind::Pointer, b, x, value);
-                        self.ops.push(op);
-                        op.kind = Kind::Check;
-                        value
-                    }
+                    (b, x) => self.pointer(i, b, x),
                 };
                 self.check(op, pointer, u32::from(size));
             }
