@@ -8,14 +8,7 @@ use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
 
-/// Number of an allocation; see [`NONE`] and [`DIFFERENCE`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct BlockId(pub u32);
-
-/// No block is known.
-pub const NONE: BlockId = BlockId(0);
-/// The distance between two blocks: no pointer, and what is computed from it may point anywhere.
-pub const DIFFERENCE: BlockId = BlockId(1);
+pub use jit::{BlockId, Bounds, DIFFERENCE, NONE};
 
 #[derive(Clone, Debug)]
 pub struct Block {
@@ -74,7 +67,7 @@ pub struct Heap {
     blocks: Vec<Block>,
     /// Where a pointer into each block may lead: address of the first byte, number of bytes. Nowhere
     /// for freed ones, anywhere for those that are none.
-    bounds: Vec<(u64, u64)>,
+    bounds: Vec<Bounds>,
     live: BTreeMap<u64, BlockId>,
     /// The latest at each address.
     latest: FxHashMap<u64, BlockId>,
@@ -95,7 +88,13 @@ impl Default for Heap {
         };
         Heap {
             blocks: vec![none.clone(), none],
-            bounds: vec![(0, u64::MAX); 2],
+            bounds: vec![
+                Bounds {
+                    begin: 0,
+                    len: u64::MAX,
+                };
+                2
+            ],
             live: BTreeMap::new(),
             latest: FxHashMap::default(),
             first: DIFFERENCE.0 as usize + 1,
@@ -110,7 +109,13 @@ impl Heap {
 
     #[inline]
     pub fn bounds(&self, id: BlockId) -> (u64, u64) {
-        self.bounds[id.0 as usize]
+        let Bounds { begin, len } = self.bounds[id.0 as usize];
+        (begin, len)
+    }
+
+    /// Of all blocks, by number.
+    pub fn all_bounds(&self) -> &[Bounds] {
+        &self.bounds
     }
 
     /// Another program begins. Variables that were found in its files by now stay known.
@@ -131,8 +136,10 @@ impl Heap {
     /// `before` bytes in front of it may be meant too.
     pub fn add_variable(&mut self, block: Block, before: u64) -> BlockId {
         let id = BlockId(self.blocks.len() as u32);
-        self.bounds
-            .push((block.begin - before, block.size + before));
+        self.bounds.push(Bounds {
+            begin: block.begin - before,
+            len: block.size + before,
+        });
         self.blocks.push(block);
         id
     }
@@ -144,7 +151,10 @@ impl Heap {
     pub fn add(&mut self, block: Block) -> BlockId {
         let id = BlockId(self.blocks.len() as u32);
         // A size of zero still takes a place of its own.
-        self.bounds.push((block.begin, block.size));
+        self.bounds.push(Bounds {
+            begin: block.begin,
+            len: block.size,
+        });
         self.live.insert(block.begin, id);
         self.latest.insert(block.begin, id);
         self.blocks.push(block);
@@ -160,7 +170,7 @@ impl Heap {
         if self.live.get(&block.begin) == Some(&id) {
             self.live.remove(&block.begin);
         }
-        self.bounds[id.0 as usize] = (0, 0);
+        self.bounds[id.0 as usize] = Bounds { begin: 0, len: 0 };
     }
 
     /// The live block that begins here.

@@ -16,7 +16,7 @@ pub(super) type Before = (u32, u8);
 pub(super) struct Interrupted {
     /// Where the kernel saved the registers.
     frame: Stretch,
-    units: Box<[Cell; ROOM]>,
+    units: Box<[Cell; jit::ROOM]>,
     tainted: u64,
     telling: u64,
 }
@@ -29,24 +29,27 @@ impl Thread {
         }
         self.interrupted.push(Interrupted {
             frame,
-            units: self.units.clone(),
-            tainted: self.tainted,
-            telling: self.telling,
+            units: Box::new(self.registers.units),
+            tainted: self.registers.tainted,
+            telling: self.registers.telling,
         });
         for argument in [0usize, 7, 6, 2] {
-            self.units[argument] = Cell::default();
+            self.registers.units[argument] = Cell::default();
         }
     }
 
     /// A handler is over: the registers are as they were.
     fn resume(&mut self) {
-        let inside = |f: &Stretch| (f.addr..=f.addr.saturating_add(f.len)).contains(&self.rsp);
+        let inside =
+            |f: &Stretch| (f.addr..=f.addr.saturating_add(f.len)).contains(&self.registers.rsp);
         let Some(n) = self.interrupted.iter().rposition(|i| inside(&i.frame)) else {
             return;
         };
         let was = self.interrupted.remove(n);
         self.interrupted.truncate(n);
-        (self.units, self.tainted, self.telling) = (was.units, was.tainted, was.telling);
+        let registers = &mut self.registers;
+        registers.units = *was.units;
+        (registers.tainted, registers.telling) = (was.tainted, was.telling);
     }
 }
 
@@ -74,7 +77,7 @@ impl Machine {
         let blocks = if closed {
             [NONE; 6]
         } else {
-            registers.map(|r| self.now.units[r].from())
+            registers.map(|r| self.now.registers.units[r].from())
         };
         let named = self.names[function as usize].clone();
         if !closed {
@@ -306,24 +309,24 @@ impl Machine {
         if let Some(from) = from {
             // What a function may change and its caller must not rely on.
             for unit in [0usize, 1, 2, 6, 7, 8, 9, 10, 11, plan::FLAGS as usize] {
-                self.now.units[unit] = Cell::default();
+                self.now.registers.units[unit] = Cell::default();
             }
-            let mut groups = self.now.telling & fast::VECTORS;
-            self.now.telling &= !fast::VECTORS;
+            let mut groups = self.now.registers.telling & fast::VECTORS;
+            self.now.registers.telling &= !fast::VECTORS;
             while groups != 0 {
                 for unit in fast::group_units(groups.trailing_zeros()) {
-                    self.now.units[unit] = Cell::PLAIN;
+                    self.now.registers.units[unit] = Cell::PLAIN;
                 }
                 groups &= groups - 1;
             }
-            self.now.units[0].set_from(from);
+            self.now.registers.units[0].set_from(from);
         }
         if named.noted {
             let name = named.function.name.clone();
             if name == "main" {
                 self.end(step, pc);
             } else {
-                let block = self.now.units[0].from();
+                let block = self.now.registers.units[0].from();
                 let redex = Redex::Return {
                     function: name.clone(),
                     result,
@@ -449,11 +452,15 @@ impl Machine {
                     self.others.insert(self.thread, last);
                     self.thread = *thread;
                 }
-                (self.now.rsp, self.now.rbp, self.now.fs_base) = (*rsp, *rbp, *fs_base);
+                (
+                    self.now.registers.rsp,
+                    self.now.registers.rbp,
+                    self.now.registers.fs_base,
+                ) = (*rsp, *rbp, *fs_base);
             }
             Event::Enter { pc, nr, args } => {
                 for r in [1usize, 11] {
-                    self.now.units[r] = Cell::default();
+                    self.now.registers.units[r] = Cell::default();
                 }
                 if *nr == SIGRETURN {
                     self.now.resume();
@@ -469,7 +476,7 @@ impl Machine {
                 nr, result, writes, ..
             } => {
                 if *nr != SIGRETURN {
-                    self.now.units[0] = Cell::default();
+                    self.now.registers.units[0] = Cell::default();
                 }
                 for w in writes {
                     self.memory.fill(w.addr, w.len, false);
@@ -482,7 +489,7 @@ impl Machine {
                 let plan = flow::Step::of(insn, &[]);
                 for r in plan.effects.registers_written() {
                     for unit in r.at / 8..=(r.end() - 1) / 8 {
-                        self.now.units[unit as usize] = Cell::default();
+                        self.now.registers.units[unit as usize] = Cell::default();
                     }
                 }
             }
@@ -499,7 +506,7 @@ impl Machine {
                 self.heap.begin_anew();
                 // Those to blocks of the program that is over.
                 self.accesses = self.accesses.take().map(|_| Vec::new());
-                self.memory = Shadow::new();
+                self.memory = Shadow::default();
                 self.now = Thread::new();
                 self.others.clear();
             }

@@ -10,41 +10,17 @@
 //! up to date and the operations of `operate.rs`, which know all cases, do the rest. They are also the oracle:
 //! both must leave the same state.
 
+use jit::{Arith, Cell, FIRST_VALUE, FS, Kind, Op as QuickOp, Quick, ROOM, Way};
 use tape::{Shape, Term};
 
+use super::RED_ZONE;
 use super::plan::*;
-use super::shadow::{Cell, Shadow};
-use super::{BlockId, Heap, NONE, arithmetic};
 use image::effects::Size;
 
-/// Units and temporaries.
-pub(super) const ROOM: usize = 512;
-/// Where a record's values begin in the row that addresses are made of; before them are 0, rsp, rbp and the
-/// base of the thread's segment.
-pub(super) const FIRST_VALUE: usize = 4;
-const FS: u8 = 3;
-
-/// A value of a record: which, and a constant.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Quick {
-    at: u8,
-    offset: i64,
-}
-
-/// What addresses are made of.
-pub(super) type Row = [u64; 256];
-
-impl Quick {
-    fn of(t: Term) -> Quick {
-        Quick {
-            at: place(t.slot),
-            offset: t.offset,
-        }
-    }
-
-    #[inline]
-    pub(super) fn get(self, row: &Row) -> u64 {
-        row[self.at as usize].wrapping_add_signed(self.offset)
+fn quick(t: Term) -> Quick {
+    Quick {
+        at: place(t.slot),
+        offset: t.offset,
     }
 }
 
@@ -57,80 +33,14 @@ fn place(slot: u8) -> u8 {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    /// An access that has only to be inside its block.
-    Check,
-    /// Eight bytes to a temporary.
-    Load,
-    CheckedLoad,
-    /// Bytes that are read: they must have been written.
-    Test,
-    CheckedTest,
-    /// Eight bytes of a value.
-    Store,
-    CheckedStore,
-    /// Fewer.
-    StorePart,
-    CheckedStorePart,
-    /// The pointer of an address that is the sum of two values.
-    Pointer,
-    Arith(Arith),
-    /// One value or another, by a condition.
-    Select,
-    /// A pointer to a block.
-    Global,
-    /// The stack grows.
-    Grow,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct QuickOp {
-    kind: Kind,
-    insn: u8,
-    /// The address: two values of the row, a factor and a constant.
-    base: u8,
-    index: u8,
-    scale: u8,
-    len: u8,
-    /// The value that is stored, or that is made.
-    value: u16,
-    /// The pointer that is checked, or the first operand.
-    pointer: u16,
-    other: u16,
-    offset: i64,
-    /// What is checked: from where on, as seen from the address, and how many bytes.
-    checked_at: i32,
-    checked: u32,
-}
-
 /// One way through a superblock.
 #[derive(Debug)]
 pub(super) struct Fast {
-    /// Number of the plan with all operations.
-    pub(super) plan: u32,
-    pub(super) executed: u8,
-    /// Values in the record.
-    pub(super) values: u8,
-    /// It can be gone.
-    pub(super) usable: bool,
+    pub(super) way: Way,
     /// Nothing here is a call or return of interest, but for a return at the end.
     pub(super) quiet: bool,
-    ops: Box<[QuickOp]>,
-    /// Units that change, and the values they get.
-    ends: Box<[(u16, u16)]>,
-    /// The same, instruction by instruction.
+    /// Units that change, instruction by instruction.
     log: Box<[(u8, u16, u16)]>,
-    /// Groups of units that must have no unwritten bytes.
-    pub(super) reads: u64,
-    /// Groups that have none afterwards.
-    pub(super) cleans: u64,
-    /// Groups that may have something to tell afterwards.
-    pub(super) leaves: u64,
-    /// Where the return address is, the result, and the instruction.
-    pub(super) returns: Option<(Quick, Quick, u8)>,
-    pub(super) rsp: Option<Quick>,
-    pub(super) rbp: Option<Quick>,
 }
 
 /// The group of a unit, as a bit: one for each general register and for the lowest 16 bytes of each vector
@@ -185,7 +95,7 @@ struct Maker {
 }
 
 impl Fast {
-    pub(super) fn of(plan: &Plan, number: u32, shape: &Shape, trackers: Trackers) -> Fast {
+    pub(super) fn of(plan: &Plan, shape: &Shape, trackers: Trackers) -> Fast {
         let mut map = [0; UNITS];
         for (n, m) in map.iter_mut().enumerate() {
             *m = n as u16;
@@ -206,9 +116,7 @@ impl Fast {
         let (mut returns, mut quiet) = (None, true);
         for (n, (i, op)) in plan.ops[..end].iter().enumerate() {
             match op {
-                Op::Return { slot, result } if n + 1 == end => {
-                    returns = Some((Quick::of(*slot), Quick::of(*result), *i));
-                }
+                Op::Return { slot, .. } if n + 1 == end => returns = Some(quick(*slot)),
                 Op::Enter(_) | Op::Asks { .. } | Op::Return { .. } => quiet = false,
                 _ => maker.op(plan, *i, op, trackers),
             }
@@ -218,21 +126,33 @@ impl Fast {
         written.dedup();
         let ends = maker.ends(&written);
         let leaves = ends.iter().filter(|(_, value)| *value != ZERO);
-        Fast {
-            plan: number,
+        let way = Way {
             executed: shape.executed,
             values: shape.values,
             usable: maker.usable && quiet,
-            quiet,
             leaves: leaves.fold(0, |m, (to, _)| m | group(*to)),
             ends: ends.into(),
             ops: maker.ops.into(),
-            log: maker.log.into(),
+            zero: ZERO,
             reads: maker.reads,
             cleans: whole(maker.writes, &written),
             returns,
-            rsp: shape.rsp.map(Quick::of),
-            rbp: shape.rbp.map(Quick::of),
+            rsp: shape.rsp.map(quick),
+            rbp: shape.rbp.map(quick),
+        };
+        Fast {
+            way,
+            quiet,
+            log: maker.log.into(),
+        }
+    }
+
+    /// Brings the registers to what they are before an instruction.
+    #[cold]
+    pub(super) fn settle(&self, insn: u8, units: &mut [Cell; ROOM]) {
+        let before = *units;
+        for (_, to, value) in self.log.iter().take_while(|(i, ..)| *i < insn) {
+            units[*to as usize] = before[*value as usize];
         }
     }
 }
@@ -290,13 +210,14 @@ impl Maker {
             base: place(a.base.slot),
             index,
             scale,
-            len,
+            len: u32::from(len),
             value: ZERO,
             pointer: ZERO,
             other: ZERO,
             offset: a.base.offset.wrapping_add(i64::from(at)),
             checked_at: 0,
             checked: 0,
+            cell: Cell::PLAIN,
         }
     }
 
@@ -317,17 +238,31 @@ impl Maker {
         self.ops.push(op);
     }
 
+    /// The pointer of the sum of two values.
+    fn pointer(&mut self, i: u8, base: u16, index: u16) -> u16 {
+        let known = self.ops.iter().find(|o| {
+            let values = (o.pointer, o.other) == (base, index);
+            o.kind == Kind::Pointer && values
+        });
+        if let Some(known) = known {
+            return known.value;
+        }
+        let value = self.temporary();
+        let mut op = self.empty(i, Kind::Pointer);
+        (op.pointer, op.other, op.value) = (base, index, value);
+        self.ops.push(op);
+        value
+    }
+
     fn check(&mut self, mut op: QuickOp, pointer: u16, size: u32) {
         if pointer == ZERO || size == 0 {
             return;
         }
         (op.pointer, op.checked) = (pointer, size);
-        if op.index != 0 {
-            return self.ops.push(op);
-        }
         let same = self.open.iter().find(|n| {
             let o = &self.ops[**n];
-            o.pointer == pointer && o.base == op.base
+            let through = (o.pointer, o.base, o.index) == (pointer, op.base, op.index);
+            through && (op.index == 0 || o.scale == op.scale)
         });
         if let Some(n) = same {
             let o = &mut self.ops[*n];
@@ -413,19 +348,13 @@ impl Maker {
                         !matches!(plan.spots[*spot as usize].access.size, Size::Repeat { .. });
                     return;
                 };
-                let mut op = self.access(plan, i, *spot, 0, 0);
+                let op = self.access(plan, i, *spot, 0, 0);
                 // Of an index that counts elements it is enough to look when the check fails.
                 let pointer = match (b, x) {
                     (b, _) if !bytes => b,
                     (b, ZERO) => b,
                     (ZERO, x) => x,
-                    (b, x) => {
-                        let value = self.temporary();
-                        (op.kind, op.pointer, op.other, op.value) = (Kind::Pointer, b, x, value);
-                        self.ops.push(op);
-                        op.kind = Kind::Check;
-                        value
-                    }
+                    (b, x) => self.pointer(i, b, x),
                 };
                 self.check(op, pointer, u32::from(size));
             }
@@ -492,14 +421,16 @@ impl Maker {
                 }
             }
             Op::Grow { from, by } => {
-                let mut op = self.empty(i, Kind::Grow);
-                (op.base, op.offset, op.checked) = (place(from.slot), from.offset, *by);
+                let mut op = self.empty(i, Kind::Forget);
+                let below = (RED_ZONE as i64).wrapping_add(i64::from(*by));
+                (op.base, op.offset) = (place(from.slot), from.offset.wrapping_sub(below));
+                op.len = *by;
                 self.ops.push(op);
             }
             Op::Global { to, block } => {
                 let value = self.temporary();
-                let mut op = self.empty(i, Kind::Global);
-                (op.value, op.checked) = (value, block.0);
+                let mut op = self.empty(i, Kind::Constant);
+                (op.value, op.cell) = (value, Cell::new(*block, 0));
                 self.ops.push(op);
                 self.set(i, *to, value);
             }
@@ -523,6 +454,7 @@ impl Maker {
             offset: 0,
             checked_at: 0,
             checked: 0,
+            cell: Cell::PLAIN,
         }
     }
 
@@ -549,152 +481,5 @@ impl Maker {
         }
         out.extend(late);
         out
-    }
-}
-
-/// All that the quick way changes and looks at.
-pub(super) struct Ground<'a> {
-    pub(super) units: &'a mut [Cell; ROOM],
-    pub(super) memory: &'a mut Shadow,
-    pub(super) heap: &'a Heap,
-    pub(super) row: &'a Row,
-    pub(super) red_zone: u64,
-}
-
-impl Fast {
-    /// Goes the whole way, or stops before an instruction with the registers as they are there.
-    #[inline]
-    pub(super) fn run(&self, g: &mut Ground<'_>) -> Result<(), u8> {
-        for op in &self.ops {
-            let done = match op.kind {
-                Kind::Check => g.check(op, g.address(op)),
-                Kind::Load => g.load(op, g.address(op)),
-                Kind::CheckedLoad => {
-                    let at = g.address(op);
-                    g.check(op, at) && g.load(op, at)
-                }
-                Kind::Test => g.test(op, g.address(op)),
-                Kind::CheckedTest => {
-                    let at = g.address(op);
-                    g.check(op, at) && g.test(op, at)
-                }
-                Kind::Store => g.store(op, g.address(op)),
-                Kind::CheckedStore => {
-                    let at = g.address(op);
-                    g.check(op, at) && g.store(op, at)
-                }
-                Kind::StorePart => g.store_part(op, g.address(op)),
-                Kind::CheckedStorePart => {
-                    let at = g.address(op);
-                    g.check(op, at) && g.store_part(op, at)
-                }
-                Kind::Pointer => {
-                    let (b, x) = (g.value(op.pointer), g.value(op.other));
-                    let value = match (b.from(), x.from()) {
-                        (_, NONE) => b,
-                        (NONE, _) => x,
-                        _ => Cell::PLAIN,
-                    };
-                    g.set(op.value, value)
-                }
-                Kind::Arith(kind) => {
-                    let (a, b) = (g.value(op.pointer).from(), g.value(op.other).from());
-                    g.set(op.value, Cell::new(arithmetic(kind, a, b), 0))
-                }
-                Kind::Select => {
-                    let condition = g.row[op.base as usize].wrapping_add_signed(op.offset);
-                    let taken = if condition & 1 != 0 {
-                        op.pointer
-                    } else {
-                        op.other
-                    };
-                    let value = g.value(taken);
-                    g.set(op.value, value)
-                }
-                Kind::Global => g.set(op.value, Cell::new(BlockId(op.checked), 0)),
-                Kind::Grow => {
-                    let from = g.row[op.base as usize].wrapping_add_signed(op.offset);
-                    let by = u64::from(op.checked);
-                    let top = from.wrapping_sub(g.red_zone);
-                    g.memory.fill(top.wrapping_sub(by), by, true);
-                    true
-                }
-            };
-            if !done {
-                self.settle(op.insn, g.units);
-                return Err(op.insn);
-            }
-        }
-        for (to, value) in &self.ends {
-            let value = g.value(*value);
-            g.set(*to, value);
-        }
-        Ok(())
-    }
-
-    /// Brings the registers to what they are before an instruction.
-    #[cold]
-    fn settle(&self, insn: u8, units: &mut [Cell; ROOM]) {
-        let before = *units;
-        for (_, to, value) in self.log.iter().take_while(|(i, ..)| *i < insn) {
-            units[*to as usize] = before[*value as usize];
-        }
-    }
-}
-
-impl Ground<'_> {
-    #[inline]
-    fn address(&self, op: &QuickOp) -> u64 {
-        let scaled = self.row[op.index as usize].wrapping_mul(u64::from(op.scale));
-        self.row[op.base as usize]
-            .wrapping_add(scaled)
-            .wrapping_add_signed(op.offset)
-    }
-
-    #[inline]
-    fn value(&self, n: u16) -> Cell {
-        self.units[n as usize & (ROOM - 1)]
-    }
-
-    #[inline]
-    fn set(&mut self, n: u16, value: Cell) -> bool {
-        self.units[n as usize & (ROOM - 1)] = value;
-        true
-    }
-
-    /// Where the pointer is of no block, everything is inside.
-    #[inline]
-    fn check(&self, op: &QuickOp, at: u64) -> bool {
-        let from: BlockId = self.value(op.pointer).from();
-        let (begin, len) = self.heap.bounds(from);
-        let offset = at
-            .wrapping_add_signed(i64::from(op.checked_at))
-            .wrapping_sub(begin);
-        offset < len && len - offset >= u64::from(op.checked)
-    }
-
-    #[inline]
-    fn load(&mut self, op: &QuickOp, at: u64) -> bool {
-        let cell = self.memory.load(at, 8);
-        self.set(op.value, cell);
-        cell.unwritten() == 0
-    }
-
-    #[inline]
-    fn test(&self, op: &QuickOp, at: u64) -> bool {
-        self.memory.load(at, op.len).unwritten() == 0
-    }
-
-    #[inline]
-    fn store(&mut self, op: &QuickOp, at: u64) -> bool {
-        let value = self.value(op.value);
-        self.memory.store(at, 8, value);
-        true
-    }
-
-    #[inline]
-    fn store_part(&mut self, op: &QuickOp, at: u64) -> bool {
-        self.memory.store(at, op.len, Cell::PLAIN);
-        true
     }
 }

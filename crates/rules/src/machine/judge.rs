@@ -107,8 +107,8 @@ impl Machine {
         let pc = plan.pcs[i as usize];
         // One report is enough for what follows from it.
         match register {
-            Some(r) => self.now.units[r as usize].set_unwritten(0),
-            None => self.now.units[plan::FLAGS as usize].set_unwritten(0),
+            Some(r) => self.now.registers.units[r as usize].set_unwritten(0),
+            None => self.now.registers.units[plan::FLAGS as usize].set_unwritten(0),
         }
         if self.now.lenient > 0 || self.in_library(pc) {
             return;
@@ -292,7 +292,7 @@ impl Machine {
         write: bool,
         register: Option<u8>,
     ) {
-        let from = register.map_or(NONE, |r| self.now.units[r as usize].from());
+        let from = register.map_or(NONE, |r| self.now.registers.units[r as usize].from());
         let what = Access {
             address,
             size,

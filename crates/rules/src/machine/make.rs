@@ -3,6 +3,7 @@
 use flow::Step;
 use iced_x86::{Decoder, DecoderOptions, Instruction, Mnemonic, OpKind, Register};
 use image::effects::{self, Control, Place, Size, Transfer};
+use jit::Arith;
 use rustc_hash::FxHashMap;
 use tape::{Code, Known, Term, What};
 

@@ -16,7 +16,6 @@ mod make;
 mod operands;
 mod operate;
 mod plan;
-mod shadow;
 #[cfg(test)]
 mod tests;
 mod variables;
@@ -35,10 +34,10 @@ use crate::fold;
 use crate::heap::{Block, BlockId, DIFFERENCE, Family, Freed, Heap, NONE};
 use crate::syntax::PointKind;
 use crate::term::{Checked, Pair};
-use fast::{Fast, ROOM, Row};
+use fast::Fast;
+use jit::{Cell, Registers, Shadow, Stop, arithmetic};
 pub use plan::Trackers;
-use plan::{Arith, Mix, NO_UNIT, Op, Plan, Source};
-use shadow::{Cell, Shadow};
+use plan::{Mix, NO_UNIT, Op, Plan, Source};
 
 /// Bytes below the stack pointer that a function may use.
 const RED_ZONE: u64 = 128;
@@ -48,6 +47,8 @@ const MOST: usize = 1000;
 const MOST_CALLS: u32 = 100;
 /// A pointer further than this from its block is not one into it: some arithmetic was not followed.
 const FAR: u64 = 1 << 20;
+/// Times that a record of a shape is worked on before it is worth machine code.
+const PATIENCE: u32 = 16;
 /// Accesses that are listed.
 pub const MOST_NOTED: usize = 1_000_000;
 
@@ -158,17 +159,10 @@ struct Active {
 }
 
 struct Thread {
-    /// Units, and room for temporaries.
-    units: Box<[Cell; ROOM]>,
-    /// Groups of units in which something may be unwritten.
-    tainted: u64,
-    /// Groups of which something may be known.
-    telling: u64,
+    registers: Box<Registers>,
     active: Vec<Active>,
     /// Variables of functions that run, those of the outermost first.
     locals: Vec<variables::Living>,
-    /// Place of the return address of the innermost function that is active or has variables.
-    slot: u64,
     /// How many of them are not looked into, and of how many reads are not held against anybody.
     closed: u32,
     lenient: u32,
@@ -178,33 +172,28 @@ struct Thread {
     interrupted: Vec<calls::Interrupted>,
     /// What the last function inside of a closed one returned.
     inner: u64,
-    /// The plan of the last record, and how many of its instructions were executed.
-    last: (u32, u8),
-    rsp: u64,
-    rbp: u64,
-    fs_base: u64,
 }
 
 impl Thread {
     fn new() -> Thread {
         Thread {
-            units: Box::new([Cell::default(); ROOM]),
-            tainted: 0,
-            telling: 0,
+            registers: Box::default(),
             active: Vec::new(),
             locals: Vec::new(),
-            slot: u64::MAX,
             closed: 0,
             asked: None,
             lenient: 0,
             interrupted: Vec::new(),
             inner: 0,
-            last: (0, 0),
-            rsp: 0,
-            rbp: 0,
-            fs_base: 0,
         }
     }
+}
+
+/// The quick way of a shape.
+enum Warm {
+    /// There is none yet; it was met so often.
+    Met(u32),
+    Made(Box<Fast>),
 }
 
 /// The machine, which listens to the tape.
@@ -220,10 +209,11 @@ pub struct Machine {
     codes: Vec<Arc<tape::Code>>,
     shapes: Vec<(u32, Shape)>,
     /// The quick ways through the shapes that were met.
-    fasts: Vec<Option<Box<Fast>>>,
-    row: Box<Row>,
-    /// Quick ways are gone.
-    quick: bool,
+    fasts: Vec<Warm>,
+    /// The code of quick ways, if they are gone.
+    code: Option<jit::Code>,
+    /// How often a shape is met before a quick way is made.
+    patience: u32,
     names: Vec<Arc<Named>>,
     variables: variables::Table,
     pub heap: Heap,
@@ -299,13 +289,14 @@ impl Machine {
             codes: Vec::new(),
             shapes: Vec::new(),
             fasts: Vec::new(),
-            row: Box::new([0; 256]),
-            quick: !curious,
+            // Without memory for it, all is done one by one.
+            code: (!curious).then(|| jit::Code::new().ok()).flatten(),
+            patience: PATIENCE,
             names: Vec::new(),
             variables: variables::Table::default(),
             heap: Heap::default(),
             calls: Vec::new(),
-            memory: Shadow::new(),
+            memory: Shadow::default(),
             thread: 0,
             now: Thread::new(),
             others: FxHashMap::default(),
@@ -369,7 +360,10 @@ impl Machine {
                 }
             };
             self.shapes.push((n, s.clone()));
-            self.fasts.push(None);
+            self.fasts.push(Warm::Met(0));
+            if let Some(code) = &mut self.code {
+                code.add_shape();
+            }
         }
     }
 
@@ -426,31 +420,6 @@ fn product(list: &[u8], arguments: &[u64; 6]) -> u64 {
 fn part(unit: &mut Cell, at: u8, len: u8, bits: u8) {
     let mask = (((1u32 << len) - 1) << at) as u8;
     *unit = Cell::new(NONE, unit.unwritten() & !mask | bits << at & mask);
-}
-
-/// Where the outcome of arithmetic came from.
-#[inline]
-fn arithmetic(kind: Arith, a: BlockId, b: BlockId) -> BlockId {
-    match (kind, a, b) {
-        (_, NONE, NONE) => NONE,
-        (Arith::Scale, ..) => {
-            if a == DIFFERENCE {
-                DIFFERENCE
-            } else {
-                NONE
-            }
-        }
-        (Arith::Negate, ..) => DIFFERENCE,
-        (Arith::Add, a, NONE) | (Arith::Add, NONE, a) => a,
-        (Arith::Add, DIFFERENCE, DIFFERENCE) => DIFFERENCE,
-        (Arith::Add, ..) => NONE,
-        (Arith::Sub, a, NONE) => a,
-        (Arith::Sub, NONE, _) => DIFFERENCE,
-        (Arith::Sub, a, b) if a == b => NONE,
-        (Arith::Sub, DIFFERENCE, _) => DIFFERENCE,
-        (Arith::Sub, _, DIFFERENCE) => NONE,
-        (Arith::Sub, ..) => DIFFERENCE,
-    }
 }
 
 impl Listener for Machine {

@@ -6,82 +6,100 @@ impl Machine {
     /// Goes through records; returns where it ended.
     pub(super) fn records(&mut self, records: &[u8], mut at: usize, end: usize) -> usize {
         while at < end {
-            let bytes = &records[at..];
-            let shape = u32::from_le_bytes(bytes[..4].try_into().expect("four bytes"));
-            at += self.record(bytes, shape as usize);
+            let mut why = Stop::Before;
+            if let Some(code) = &self.code {
+                let now = &mut self.now;
+                let (registers, memory) = (&mut now.registers, &mut self.memory);
+                let (bounds, closed) = (self.heap.all_bounds(), now.closed > 0);
+                let stopped = code.run(registers, memory, bounds, closed, records, at, end);
+                self.step += stopped.steps;
+                (why, at) = (stopped.why, stopped.at);
+                if at >= end {
+                    break;
+                }
+            }
+            at += self.record(&records[at..end], why);
         }
         at
     }
 
-    fn record(&mut self, bytes: &[u8], shape: usize) -> usize {
-        let Some(fast) = &self.fasts[shape] else {
-            let (n, s) = &self.shapes[shape];
-            let fast = Fast::of(&self.plans[*n as usize], *n, s, self.trackers);
-            self.fasts[shape] = Some(Box::new(fast));
-            return self.record(bytes, shape);
+    /// The rest of a record after its code has stopped; returns its length, or 0 if it has code only now.
+    fn record(&mut self, bytes: &[u8], why: Stop) -> usize {
+        let number = u32::from_le_bytes(bytes[..4].try_into().expect("four bytes"));
+        let shape = number as usize;
+        if matches!(why, Stop::Before | Stop::End) && self.warms(number) {
+            return 0;
+        }
+        let (plan, s) = &self.shapes[shape];
+        let (length, executed) = (s.record_len(), s.executed);
+        let registers = &mut self.now.registers;
+        let values = Values {
+            record: &bytes[..length],
+            rsp: registers.rsp,
+            rbp: registers.rbp,
+            fs_base: registers.fs_base,
         };
-        let now = &mut self.now;
-        let row = &mut self.row;
-        (row[1], row[2], row[3]) = (now.rsp, now.rbp, now.fs_base);
-        let length = tape::RECORD_HEAD + 8 * usize::from(fast.values);
-        let values = bytes[tape::RECORD_HEAD..length].chunks_exact(8);
-        for (to, value) in row[fast::FIRST_VALUE..].iter_mut().zip(values) {
-            *to = u64::from_le_bytes(value.try_into().expect("eight bytes"));
-        }
-        now.rsp = fast.rsp.map_or(now.rsp, |t| t.get(row));
-        now.rbp = fast.rbp.map_or(now.rbp, |t| t.get(row));
-        let executed = u64::from(fast.executed);
-        let fast_plan = fast.plan;
-        let mut left = Ok(());
-        if now.closed == 0 {
-            left = if self.quick && fast.usable && fast.reads & now.tainted == 0 {
-                let mut ground = fast::Ground {
-                    units: &mut now.units,
-                    memory: &mut self.memory,
-                    heap: &self.heap,
-                    row,
-                    red_zone: RED_ZONE,
-                };
-                fast.run(&mut ground)
-            } else {
-                Err(0)
-            };
-        } else if !fast.quiet {
-            left = Err(0);
-        }
-        match left {
-            Ok(()) => {
-                if now.closed == 0 {
-                    now.tainted &= !fast.cleans;
-                    now.telling |= fast.leaves;
+        registers.rsp = s.rsp.map_or(values.rsp, |t| values.get(t));
+        registers.rbp = s.rbp.map_or(values.rbp, |t| values.get(t));
+        match why {
+            Stop::Before | Stop::End => self.slow(shape, 0, &values),
+            Stop::At(insn) => {
+                if let Warm::Made(fast) = &self.fasts[shape] {
+                    fast.settle(insn, &mut registers.units);
                 }
-                if let Some((slot, result, i)) = fast.returns {
-                    let (slot, result) = (slot.get(row), result.get(row));
-                    if slot >= now.slot || now.closed > 0 {
-                        let pc = self.plans[fast.plan as usize].pcs[usize::from(i)];
-                        self.leave(slot, result, self.step + u64::from(i), pc);
-                    }
+                self.slow(shape, insn, &values);
+            }
+            Stop::Return => {
+                let plan = &self.plans[*plan as usize];
+                let ops = &plan.ops[..plan.first[usize::from(executed)] as usize];
+                if let Some((i, Op::Return { slot, result })) = ops.last() {
+                    let (slot, result) = (values.get(*slot), values.get(*result));
+                    let pc = plan.pcs[usize::from(*i)];
+                    self.leave(slot, result, self.step + u64::from(*i), pc);
                 }
             }
-            Err(i) => self.slow(shape, i, bytes),
         }
-        self.now.last = (fast_plan, executed as u8);
-        self.step += executed;
+        self.now.registers.last = number;
+        self.step += u64::from(executed);
         length
     }
 
+    /// A shape is met of which there is no code: makes it, if it comes often.
+    fn warms(&mut self, number: u32) -> bool {
+        let Some(code) = &mut self.code else {
+            return false;
+        };
+        let Warm::Met(times) = &mut self.fasts[number as usize] else {
+            return false;
+        };
+        if *times < self.patience {
+            *times += 1;
+            return false;
+        }
+        let (plan, shape) = &self.shapes[number as usize];
+        let fast = Fast::of(&self.plans[*plan as usize], shape, self.trackers);
+        if fast.quiet {
+            code.add(number, &fast.way);
+        }
+        self.fasts[number as usize] = Warm::Made(Box::new(fast));
+        true
+    }
+
+    /// The instruction before a record.
+    fn before(&self) -> calls::Before {
+        match self.shapes.get(self.now.registers.last as usize) {
+            Some((plan, shape)) => (*plan, shape.executed.wrapping_sub(1)),
+            None => (u32::MAX, 0),
+        }
+    }
+
     /// All operations of a record, one by one, from an instruction on.
-    fn slow(&mut self, shape: usize, insn: u8, bytes: &[u8]) {
+    fn slow(&mut self, shape: usize, insn: u8, values: &Values<'_>) {
         let (number, s) = &self.shapes[shape];
         let (number, executed) = (*number, s.executed as usize);
         let plan = self.plans[number as usize].clone();
-        let values = Values {
-            record: bytes,
-            rsp: self.row[1],
-            rbp: self.row[2],
-            fs_base: self.row[3],
-        };
         let ops = plan.first[insn as usize] as usize..plan.first[executed] as usize;
+        let mut touched = false;
         for (i, op) in &plan.ops[ops] {
             match op {
                 Op::Enter(e) => {
@@ -90,7 +108,7 @@ impl Machine {
                     let pc = plan.pcs[*i as usize];
                     let caller = match i.checked_sub(1) {
                         Some(i) => (number, i),
-                        None => (self.now.last.0, self.now.last.1.wrapping_sub(1)),
+                        None => self.before(),
                     };
                     self.enter(e.function, arguments, values.get(e.slot), at, (pc, caller));
                 }
@@ -99,23 +117,29 @@ impl Machine {
                 }
                 Op::Return { slot, result } => {
                     let slot = values.get(*slot);
-                    if slot >= self.now.slot || self.now.closed > 0 {
+                    if slot >= self.now.registers.slot || self.now.closed > 0 {
                         let at = self.step + u64::from(*i);
                         self.leave(slot, values.get(*result), at, plan.pcs[*i as usize]);
                     }
                 }
                 _ if self.now.closed > 0 => {}
-                _ => self.operate(op, &plan, &values, *i),
+                _ => {
+                    touched = true;
+                    self.operate(op, &plan, values, *i);
+                }
             }
         }
-        self.now.telling |= plan.writes;
-        let mut groups = self.now.tainted | plan.writes;
-        self.now.tainted = 0;
+        if !touched && insn == 0 {
+            return;
+        }
+        self.now.registers.telling |= plan.writes;
+        let mut groups = self.now.registers.tainted | plan.writes;
+        self.now.registers.tainted = 0;
         while groups != 0 {
             let bit = groups.trailing_zeros();
-            let units = &self.now.units;
+            let units = &self.now.registers.units;
             if fast::group_units(bit).any(|u| units[u].unwritten() != 0) {
-                self.now.tainted |= 1 << bit;
+                self.now.registers.tainted |= 1 << bit;
             }
             groups &= groups - 1;
         }
@@ -123,7 +147,7 @@ impl Machine {
 
     #[inline]
     pub(super) fn operate(&mut self, op: &Op, plan: &Plan, values: &Values<'_>, i: u8) {
-        let units = &mut self.now.units;
+        let units = &mut self.now.registers.units;
         match op {
             Op::Copy { to, from } => units[*to as usize] = units[*from as usize],
             Op::Load {
@@ -308,7 +332,7 @@ impl Machine {
             Op::Local { to, address, local } => {
                 let at = values.get(*address);
                 let block = self.local(at, *local, self.step + u64::from(i));
-                self.now.units[*to as usize] = Cell::new(block, 0);
+                self.now.registers.units[*to as usize] = Cell::new(block, 0);
             }
             Op::Enter(_) | Op::Asks { .. } | Op::Return { .. } => {}
         }

@@ -7,6 +7,7 @@
 use crate::heap::BlockId;
 use flow::{Spot, Values};
 use image::effects;
+use jit::Arith;
 use tape::Term;
 
 /// Units of the register file, and a few more for values on their way.
@@ -18,17 +19,6 @@ pub(crate) const FLAGS: u16 = effects::FLAGS.at / 8;
 pub(crate) const RSP: u16 = effects::RSP.at / 8;
 pub(crate) const RBP: u16 = effects::RBP.at / 8;
 pub(crate) const NO_UNIT: u16 = u16::MAX;
-
-/// What an arithmetic instruction makes of where its operands came from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Arith {
-    Add,
-    Sub,
-    /// No pointer comes out, but a difference remains one.
-    Scale,
-    /// A pointer turned round is half of a difference.
-    Negate,
-}
 
 /// When the outcome counts as never written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

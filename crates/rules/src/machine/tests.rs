@@ -7,6 +7,8 @@ use super::*;
 
 const AREA: u64 = 0x7000_0000;
 const AREA_CELLS: u64 = 512;
+/// Cells before it, in another chunk.
+const BEFORE: u64 = 128;
 
 struct Random(u64);
 
@@ -81,11 +83,12 @@ fn code(text: &[u8], r: &mut Random) -> Option<Code> {
             bytes,
         });
         for register in 0..16u8 {
-            let offset = 0;
-            let term = Term {
-                slot: register,
-                offset,
+            let slot = match register {
+                4 => tape::slot::RSP,
+                5 => tape::slot::RBP,
+                n => n,
             };
+            let term = Term { slot, offset: 0 };
             let what = What::Before(register);
             known.push(Known {
                 insn: n,
@@ -121,7 +124,8 @@ fn the_quick_way_leads_where_all_operations_lead() {
     let (mut quick, mut suspects) = (0, 0);
     let mut fast = machine();
     let mut slow = machine();
-    slow.quick = false;
+    fast.patience = 0;
+    slow.code = None;
     for round in 0..30_000u32 {
         let Some(code) = code(&file, &mut r) else {
             continue;
@@ -131,19 +135,31 @@ fn the_quick_way_leads_where_all_operations_lead() {
             code: Arc::new(code),
             executed,
             values: 18,
-            rsp: None,
-            rbp: None,
+            rsp: Some(Term {
+                slot: tape::slot::RSP,
+                offset: 8 * r.next(16) as i64 - 64,
+            }),
+            rbp: [tape::slot::RSP, tape::slot::RBP, 3]
+                .get(r.next(4) as usize)
+                .map(|slot| Term {
+                    slot: *slot,
+                    offset: 16,
+                }),
         };
         let number = fast.shapes.len() as u32;
-        let mut record = number.to_le_bytes().to_vec();
-        for _ in 0..18 {
-            let value = match r.next(4) {
-                0 => r.next(16),
-                1 => AREA + r.next(AREA_CELLS * 8),
-                _ => AREA + 8 * r.next(32),
-            };
-            record.extend(value.to_le_bytes());
+        let mut records = Vec::new();
+        for _ in 0..1 + r.next(3) {
+            records.extend(number.to_le_bytes());
+            for _ in 0..18 {
+                let value = match r.next(4) {
+                    0 => r.next(16),
+                    1 => AREA + r.next(AREA_CELLS * 8),
+                    _ => AREA + 8 * r.next(32),
+                };
+                records.extend(value.to_le_bytes());
+            }
         }
+        let (rsp, rbp) = (AREA + 8 * r.next(128), AREA + r.next(1024));
         // Mostly states in which the quick way can be gone at least for a while.
         let odd = [4, 60, 1_000_000][r.next(3) as usize];
         for unit in 0..plan::ZERO as usize {
@@ -154,44 +170,52 @@ fn the_quick_way_leads_where_all_operations_lead() {
                 plan::FLAGS => cell = Cell::new(NONE, cell.unwritten() & 0x3f),
                 _ => {}
             }
-            (fast.now.units[unit], slow.now.units[unit]) = (cell, cell);
+            (
+                fast.now.registers.units[unit],
+                slow.now.registers.units[unit],
+            ) = (cell, cell);
         }
         for m in [&mut fast, &mut slow] {
+            (m.now.registers.rsp, m.now.registers.rbp) = (rsp, rbp);
             m.now.active.clear();
             m.now.locals.clear();
-            m.now.telling = !0;
-            m.now.tainted = (0..52).fold(0, |mask, bit| {
-                let units = &m.now.units;
+            m.now.registers.telling = !0;
+            m.now.registers.tainted = (0..52).fold(0, |mask, bit| {
+                let units = &m.now.registers.units;
                 match fast::group_units(bit).any(|u| units[u].unwritten() != 0) {
                     true => mask | 1 << bit,
                     false => mask,
                 }
             });
         }
-        for n in 0..AREA_CELLS {
+        for n in 0..BEFORE + AREA_CELLS {
             let cell = r.cell(odd);
-            fast.memory.set_cell(AREA + 8 * n, cell);
-            slow.memory.set_cell(AREA + 8 * n, cell);
+            fast.memory.set_cell(AREA - 8 * BEFORE + 8 * n, cell);
+            slow.memory.set_cell(AREA - 8 * BEFORE + 8 * n, cell);
         }
         let part = Part {
             step: u64::from(round),
             shapes: &[shape],
-            records: &record,
+            records: &records,
             events: &[],
         };
         fast.hear(part);
         slow.hear(part);
-        let way = fast.fasts[number as usize].as_ref().expect("it was gone");
-        quick += u32::from(way.usable);
+        if let Warm::Made(made) = &fast.fasts[number as usize] {
+            quick += u32::from(made.way.usable);
+        }
         for unit in 0..plan::ZERO as usize {
-            let (a, b) = (fast.now.units[unit], slow.now.units[unit]);
+            let (a, b) = (
+                fast.now.registers.units[unit],
+                slow.now.registers.units[unit],
+            );
             let insns = &part.shapes[0].code.insns[..executed as usize];
             assert_eq!(a, b, "round {round}, unit {unit}, code {insns:02x?}");
-            let tainted = fast.now.tainted & fast::group(unit as u16) != 0;
+            let tainted = fast.now.registers.tainted & fast::group(unit as u16) != 0;
             assert!(tainted || a.unwritten() == 0, "unit {unit} of {insns:02x?}");
         }
-        for n in 0..AREA_CELLS {
-            let at = AREA + 8 * n;
+        for n in 0..BEFORE + AREA_CELLS {
+            let at = AREA - 8 * BEFORE + 8 * n;
             let insns = &part.shapes[0].code.insns[..executed as usize];
             assert_eq!(
                 fast.memory.cell(at),
@@ -199,7 +223,13 @@ fn the_quick_way_leads_where_all_operations_lead() {
                 "at {at:#x}, round {round}, code {insns:02x?}"
             );
         }
-        assert_eq!(fast.suspects.len(), slow.suspects.len(), "round {round}");
+        let found = |m: &Machine| format!("{:?}", m.suspects);
+        assert_eq!(found(&fast), found(&slow), "round {round}");
+        let position = |m: &Machine| {
+            let r = &m.now.registers;
+            (m.step, r.rsp, r.rbp, r.last)
+        };
+        assert_eq!(position(&fast), position(&slow), "round {round}");
         suspects = suspects.max(fast.suspects.len());
         for m in [&mut fast, &mut slow] {
             m.suspects.clear();

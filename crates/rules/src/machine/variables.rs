@@ -227,6 +227,6 @@ impl Machine {
     pub(super) fn set_slot(&mut self) {
         let active = self.now.active.last().map_or(u64::MAX, |a| a.slot);
         let local = self.now.locals.last().map_or(u64::MAX, Living::slot);
-        self.now.slot = active.min(local);
+        self.now.registers.slot = active.min(local);
     }
 }

@@ -1,0 +1,283 @@
+//! Code at work.
+
+use std::io;
+use std::mem::offset_of;
+
+use iced_x86::IcedError;
+
+use crate::assemble::{self, Exits, Fixed};
+use crate::cell::{Arith, BlockId, Bounds, Cell, NONE, arithmetic};
+use crate::region::Region;
+use crate::shadow::Shadow;
+use crate::ways::{LONGEST, ROOM, Way};
+
+/// What is known of a thread's registers, and what code needs at hand.
+#[repr(C)]
+#[derive(Clone)]
+pub struct Registers {
+    /// Units, and room for temporaries.
+    pub units: [Cell; ROOM],
+    /// Groups of units in which something may be unwritten.
+    pub tainted: u64,
+    /// Groups of which something may be known.
+    pub telling: u64,
+    pub rsp: u64,
+    pub rbp: u64,
+    pub fs_base: u64,
+    /// Returns whose address is not below this are of interest.
+    pub slot: u64,
+    /// The shape of the last record.
+    pub last: u32,
+    shapes: u32,
+    /// Instructions that were executed.
+    steps: u64,
+    record: *const u8,
+    end: *const u8,
+    table: *const u64,
+    bounds: *const Bounds,
+    blocks: u64,
+    memory: *mut Shadow,
+    part: usize,
+    store: usize,
+    forget: usize,
+    arithmetic: usize,
+}
+
+// SAFETY: its pointers are used only while code runs, and set each time before.
+unsafe impl Send for Registers {}
+
+impl Default for Registers {
+    fn default() -> Registers {
+        Registers {
+            units: [Cell::PLAIN; ROOM],
+            tainted: 0,
+            telling: 0,
+            rsp: 0,
+            rbp: 0,
+            fs_base: 0,
+            slot: u64::MAX,
+            last: u32::MAX,
+            shapes: 0,
+            steps: 0,
+            record: std::ptr::null(),
+            end: std::ptr::null(),
+            table: std::ptr::null(),
+            bounds: std::ptr::null(),
+            blocks: 0,
+            memory: std::ptr::null_mut(),
+            part: part as *const () as usize,
+            store: store as *const () as usize,
+            forget: forget as *const () as usize,
+            arithmetic: sum as *const () as usize,
+        }
+    }
+}
+
+/// Where things are in [`Registers`].
+pub(crate) mod at {
+    use super::{Registers, offset_of};
+
+    pub(crate) const TAINTED: usize = offset_of!(Registers, tainted);
+    pub(crate) const TELLING: usize = offset_of!(Registers, telling);
+    pub(crate) const RSP: usize = offset_of!(Registers, rsp);
+    pub(crate) const RBP: usize = offset_of!(Registers, rbp);
+    pub(crate) const FS_BASE: usize = offset_of!(Registers, fs_base);
+    pub(crate) const SLOT: usize = offset_of!(Registers, slot);
+    pub(crate) const LAST: usize = offset_of!(Registers, last);
+    pub(crate) const SHAPES: usize = offset_of!(Registers, shapes);
+    pub(crate) const STEPS: usize = offset_of!(Registers, steps);
+    pub(crate) const RECORD: usize = offset_of!(Registers, record);
+    pub(crate) const END: usize = offset_of!(Registers, end);
+    pub(crate) const TABLE: usize = offset_of!(Registers, table);
+    pub(crate) const BOUNDS: usize = offset_of!(Registers, bounds);
+    pub(crate) const BLOCKS: usize = offset_of!(Registers, blocks);
+    pub(crate) const PART: usize = offset_of!(Registers, part);
+    pub(crate) const STORE: usize = offset_of!(Registers, store);
+    pub(crate) const FORGET: usize = offset_of!(Registers, forget);
+    pub(crate) const ARITHMETIC: usize = offset_of!(Registers, arithmetic);
+}
+
+/// Why code stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// There is no other record.
+    End,
+    /// Nothing of the record was done.
+    Before,
+    /// Its operations before this instruction were done; units have still to be brought to what they are there.
+    At(u8),
+    /// All was done but to go on to the next record. It ends with a return of interest.
+    Return,
+}
+
+/// Where code stopped, and after how many instructions.
+#[derive(Clone, Copy, Debug)]
+pub struct Stopped {
+    pub why: Stop,
+    pub at: usize,
+    pub steps: u64,
+}
+
+pub(crate) const END: u32 = 0;
+pub(crate) const BEFORE: u32 = 1;
+pub(crate) const RETURN: u32 = 2;
+/// And the number of the instruction.
+pub(crate) const FAILED: u32 = 256;
+
+/// The code of all shapes.
+pub struct Code {
+    region: Region,
+    exits: Exits,
+    /// The code of each shape: to follow what is known, and to follow only where the stack is.
+    open: Vec<u64>,
+    closed: Vec<u64>,
+}
+
+type Enter = extern "sysv64" fn(*mut Registers, *const u8, *const u64, *mut u64) -> u32;
+
+impl Code {
+    pub fn new() -> io::Result<Code> {
+        let mut region = Region::new()?;
+        let Fixed { bytes, exits } =
+            assemble::fixed(region.next()).expect("the same instructions each time");
+        region.add(&bytes);
+        Ok(Code {
+            region,
+            exits,
+            open: Vec::new(),
+            closed: Vec::new(),
+        })
+    }
+
+    /// Another shape, of which no way is known.
+    pub fn add_shape(&mut self) {
+        self.open.push(self.exits.before);
+        self.closed.push(self.exits.before);
+    }
+
+    /// The way of a shape. It stays unknown where there is no room for it, and if it asks for what is not there.
+    pub fn add(&mut self, shape: u32, way: &Way) {
+        if !way.is_sound() || shape as usize >= self.open.len() {
+            return;
+        }
+        if way.usable
+            && let Some(at) = self.put(|ip, exits| assemble::open(way, shape, ip, exits))
+        {
+            self.open[shape as usize] = at;
+        }
+        if let Some(at) = self.put(|ip, exits| assemble::closed(way, shape, ip, exits)) {
+            self.closed[shape as usize] = at;
+        }
+    }
+
+    fn put(&mut self, make: impl FnOnce(u64, &Exits) -> Result<Vec<u8>, IcedError>) -> Option<u64> {
+        let at = self.region.next();
+        let code = make(at, &self.exits).ok()?;
+        self.region.add(&code).then_some(at)
+    }
+
+    /// Goes through records from `at` to `end`. `closed`: only where the stack is is followed.
+    #[allow(
+        clippy::too_many_arguments,
+        reason = "all that code works on, which others own"
+    )]
+    pub fn run(
+        &self,
+        registers: &mut Registers,
+        memory: &mut Shadow,
+        bounds: &[Bounds],
+        closed: bool,
+        records: &[u8],
+        at: usize,
+        end: usize,
+    ) -> Stopped {
+        let table = if closed { &self.closed } else { &self.open };
+        registers.shapes = table.len() as u32;
+        registers.table = table.as_ptr();
+        registers.steps = 0;
+        registers.bounds = bounds.as_ptr();
+        registers.blocks = bounds.len() as u64;
+        let mut stopped = Stopped {
+            why: Stop::End,
+            at,
+            steps: 0,
+        };
+        let far = end.min(records.len().saturating_sub(LONGEST));
+        if at < far {
+            self.go(registers, memory, records, far, &mut stopped);
+        }
+        // The last ones are taken to where there is room behind them.
+        if stopped.why == Stop::End && stopped.at < end {
+            let mut room = [0; 2 * LONGEST];
+            let last = &records[stopped.at..end];
+            room[..last.len()].copy_from_slice(last);
+            let before = std::mem::take(&mut stopped.at);
+            self.go(registers, memory, &room, last.len(), &mut stopped);
+            stopped.at += before;
+        }
+        stopped.steps = registers.steps;
+        stopped
+    }
+
+    /// Goes through the records that begin before `end`, behind which there is room for the longest.
+    fn go(
+        &self,
+        registers: &mut Registers,
+        memory: &mut Shadow,
+        records: &[u8],
+        end: usize,
+        stopped: &mut Stopped,
+    ) {
+        assert!(stopped.at <= end && end + LONGEST <= records.len());
+        let range = records.as_ptr_range();
+        let (top, first) = (memory.top(), memory.first());
+        registers.end = range.start.wrapping_add(end);
+        registers.memory = memory;
+        // SAFETY: the code there was made for this signature, and by `assemble`, which sees to it that only what
+        // was set above and by the caller is touched: records that begin before their end, units below ROOM,
+        // bounds below their number, and cells of chunks that the table knows.
+        let why = unsafe {
+            let enter: Enter = std::mem::transmute(self.exits.enter as *const ());
+            enter(registers, range.start.add(stopped.at), top, first)
+        };
+        stopped.at = registers.record as usize - range.start as usize;
+        stopped.why = match why {
+            END => Stop::End,
+            BEFORE => Stop::Before,
+            RETURN => Stop::Return,
+            n => Stop::At((n - FAILED) as u8),
+        };
+    }
+}
+
+/// Which bytes of a piece of memory were never written.
+extern "sysv64" fn part(registers: &Registers, address: u64, len: u32) -> u64 {
+    // SAFETY: it is set while code runs, and code holds no reference to it.
+    let memory = unsafe { &*registers.memory };
+    memory.load(address, len as u8).unwritten().into()
+}
+
+extern "sysv64" fn store(registers: &Registers, address: u64, len: u32, cell: Cell) {
+    // SAFETY: as above.
+    let memory = unsafe { &mut *registers.memory };
+    memory.store(address, len as u8, cell);
+}
+
+extern "sysv64" fn forget(registers: &Registers, address: u64, len: u32) {
+    // SAFETY: as above.
+    let memory = unsafe { &mut *registers.memory };
+    memory.fill(address, len.into(), true);
+}
+
+/// Arithmetic on two blocks, or with a difference.
+extern "sysv64" fn sum(kind: u32, a: Cell, b: Cell) -> Cell {
+    let kind = match kind {
+        0 => Arith::Add,
+        1 => Arith::Sub,
+        2 => Arith::Scale,
+        _ => Arith::Negate,
+    };
+    let from: BlockId = arithmetic(kind, a.from(), b.from());
+    debug_assert!(a.from() != NONE || b.from() != NONE);
+    Cell::new(from, 0)
+}
