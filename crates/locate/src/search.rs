@@ -143,7 +143,44 @@ pub struct Begun {
     pub working: Option<BTreeSet<Statement>>,
 }
 
+impl SearchState {
+    /// The same with other numbers for the statements. Those that have none are not there any more.
+    pub fn renumbered(&self, number: &dyn Fn(Statement) -> Option<Statement>) -> SearchState {
+        let set = |s: &BTreeSet<Statement>| s.iter().filter_map(|s| number(*s)).collect();
+        let run = |r: &RunState| RunState {
+            begun: r.begun.as_ref().map(|b| Begun {
+                favoured: set(&b.favoured),
+                working: b.working.as_ref().map(set),
+            }),
+            ivmps: (r.ivmps.iter())
+                .filter_map(|i| {
+                    Some(Ivmp {
+                        statement: number(i.statement)?,
+                        ..i.clone()
+                    })
+                })
+                .collect(),
+            ..r.clone()
+        };
+        SearchState {
+            runs: self.runs.iter().map(run).collect(),
+            working: self.working.as_ref().map(set),
+            tally: self.tally.clone(),
+        }
+    }
+}
+
 impl RunState {
+    /// What was found stays; what is left is begun from the beginning.
+    pub fn begin_again(&mut self) {
+        if !self.complete {
+            *self = RunState {
+                ivmps: std::mem::take(&mut self.ivmps),
+                ..RunState::default()
+            };
+        }
+    }
+
     pub fn statements(&self) -> BTreeSet<Statement> {
         self.ivmps.iter().map(|i| i.statement).collect()
     }
