@@ -19,6 +19,7 @@ use std::time::Instant;
 use serde::{Deserialize, Serialize};
 
 use crate::Statement;
+use crate::back;
 use crate::profile::{Profile, Run};
 use crate::trials::{Alternatives, Ivmp, Trial, rounds, trials};
 
@@ -132,6 +133,8 @@ pub struct RunState {
     pub prefix: usize,
     pub begun: Option<Begun>,
     pub ivmps: Vec<Ivmp>,
+    /// So many of them have been followed back.
+    pub followed: usize,
 }
 
 /// What a run's order of trials depends on, as it was when the run was begun: it may be gone on with later.
@@ -267,18 +270,27 @@ impl Search<'_> {
                 self.reduction.spanning,
                 &statement,
             );
-            let desk = Sweep::new(self, n, round, &list, state, progress, deadline);
-            let result = laboratory.sweep(n, &list, &desk);
-            let (ivmps, tally, prefix) = desk.finish();
-            let stopped = prefix < list.len();
-            let this = &mut state.runs[n];
-            this.ivmps.extend(ivmps);
-            this.prefix = if stopped { prefix } else { 0 };
-            state.tally = tally;
-            result?;
-            if stopped {
+            let begin = state.runs[n].prefix.min(list.len());
+            let sweep = |state: &mut SearchState, list: &[Trial], begin| {
+                let desk = Sweep::new(self, n, round, list, begin, state, progress, deadline);
+                let result = laboratory.sweep(n, list, &desk);
+                let (ivmps, tally, prefix) = desk.finish();
+                state.runs[n].ivmps.extend(ivmps);
+                state.tally = tally;
+                result.map(|()| prefix)
+            };
+            let prefix = sweep(state, &list, begin)?;
+            state.runs[n].prefix = prefix;
+            if prefix < list.len() {
                 return Ok(());
             }
+            let fresh = &state.runs[n].ivmps[state.runs[n].followed..];
+            let more = back::trials(self.profile, run, fresh, self.statement);
+            if sweep(state, &more, 0)? < more.len() {
+                return Ok(());
+            }
+            state.runs[n].prefix = 0;
+            state.runs[n].followed = state.runs[n].ivmps.len();
         }
         let this = &mut state.runs[n];
         this.complete = true;
@@ -321,16 +333,17 @@ struct Inner {
 }
 
 impl<'a> Sweep<'a> {
+    #[allow(clippy::too_many_arguments)]
     fn new(
         search: &'a Search<'a>,
         run: usize,
         round: u32,
         trials: &'a [Trial],
+        begin: usize,
         state: &SearchState,
         progress: &'a dyn Progress,
         deadline: Option<Instant>,
     ) -> Self {
-        let begin = state.runs[run].prefix.min(trials.len());
         let mut done = vec![false; trials.len()];
         done[..begin].fill(true);
         Sweep {

@@ -309,8 +309,10 @@ pub(crate) fn locate(
             .filter(|(_, r)| **r)
             .map(|(n, _)| n.clone())
             .collect(),
+        steps: (searched.get(searched.len() / 2)).map_or(0, |&t| observed.steps[t]),
         tally: search_state.tally.clone(),
-        full: search.full(),
+        // What is found is followed back, which nobody can count in advance.
+        full: search.full().max(search_state.tally.tried),
         seconds,
         per_second: (search_state.tally.tried - before) as f64 / seconds.max(1e-9),
         workers: workshop.cpus.len(),

@@ -199,7 +199,14 @@ impl Look<'_> {
         // It has ended natively, and the engine is not that much slower.
         let patience = Duration::from_secs_f64(suite.tests[self.test].seconds * 10.0 + 5.0);
         let patience = self.due.before(Instant::now() + patience);
-        let recorded = record(store, self.request, self.test, self.judged, &name, &patience)?;
+        let recorded = record(
+            store,
+            self.request,
+            self.test,
+            self.judged,
+            &name,
+            &patience,
+        )?;
         let Some(recorded) = recorded else {
             store.delete(&name)?;
             if !self.due.over() {
