@@ -36,7 +36,7 @@ static int make_set(const char *s, int i)
         kind = BUG_1(SET, NOT_SET);
         i++;
     }
-    add(kind);
+    add(kind); // FAULT 1
     int at = pattern_length, n = 0;
     add(0);
     while (s[i] && s[i] != ']') {
