@@ -271,7 +271,7 @@ impl Search<'_> {
                 &statement,
             );
             let begin = state.runs[n].prefix.min(list.len());
-            let sweep = |state: &mut SearchState, list: &[Trial], begin| {
+            let sweep = |state: &mut SearchState, list: &[Trial], begin, deadline| {
                 let desk = Sweep::new(self, n, round, list, begin, state, progress, deadline);
                 let result = laboratory.sweep(n, list, &desk);
                 let (ivmps, tally, prefix) = desk.finish();
@@ -279,18 +279,21 @@ impl Search<'_> {
                 state.tally = tally;
                 result.map(|()| prefix)
             };
-            let prefix = sweep(state, &list, begin)?;
+            // Some time is left for following back what was found, which takes little and says much.
+            let now = Instant::now();
+            let early = deadline.map(|d| d - d.saturating_duration_since(now) / 16);
+            let prefix = sweep(state, &list, begin, early)?;
             state.runs[n].prefix = prefix;
-            if prefix < list.len() {
-                return Ok(());
-            }
             let fresh = &state.runs[n].ivmps[state.runs[n].followed..];
             let more = back::trials(self.profile, run, fresh, self.statement);
-            if sweep(state, &more, 0)? < more.len() {
+            let followed = sweep(state, &more, 0, deadline)? == more.len();
+            if followed {
+                state.runs[n].followed = state.runs[n].ivmps.len();
+            }
+            if prefix < list.len() || !followed {
                 return Ok(());
             }
             state.runs[n].prefix = 0;
-            state.runs[n].followed = state.runs[n].ivmps.len();
         }
         let this = &mut state.runs[n];
         this.complete = true;
