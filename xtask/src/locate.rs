@@ -55,10 +55,10 @@ const SMALL: [(&str, u32, &[Given]); 4] = [
     ("tokens", 8, &[("", "->"), ("", "-"), ("", "x")]),
     (
         "sched",
-        8,
-        &[("1 1", "flush"), ("1", "flush"), ("0", "flush")],
+        10,
+        &[("1", "block flush"), ("1", "flush"), ("0", "flush")],
     ),
-    ("subst", 10, &[("a X", "a"), ("b X", "a")]),
+    ("subst", 8, &[("ab <&>", "ab"), ("ab X", "ab")]),
 ];
 
 struct Bench {
