@@ -36,7 +36,7 @@ static int make_set(const char *s, int i)
         kind = BUG_1(SET, NOT_SET);
         i++;
     }
-    add(kind);
+    add(kind); // FAULT 1
     int at = pattern_length, n = 0;
     add(0);
     while (s[i] && s[i] != ']') {
@@ -65,7 +65,7 @@ static int make_pattern(const char *s)
             add(BEGIN);
         } else if (s[i] == '$' && s[i + 1] == BUG_3('$', 0)) {
             add(END);
-        } else if (s[i] == '*' && last >= 0 && pattern[last] != BEGIN) {
+        } else if (s[i] == '*' && last >= 0 && pattern[last] != BEGIN) { // FAULT 4
             for (int j = pattern_length; j > last; j--)
                 pattern[j] = pattern[j - 1];
             pattern[last] = MANY;

@@ -1,7 +1,7 @@
 //! `cargo xtask locate`: how well `wherefore locate` finds faults that were put into the programs of `guests/locate/`.
 //!
-//! Each program has a reference and ten faults. For each fault a suite is chosen from the program's tests, up to five
-//! that fail and fifteen that pass, and the rank of the faulty line is compared between value replacement, Tarantula and
+//! Each program has a reference and ten faults. For each fault a suite is chosen from the program's tests, up to ten
+//! that fail and fifty that pass, and the rank of the faulty line is compared between value replacement, Tarantula and
 //! Ochiai on the same runs. With several faults at once a developer is played who reads the list down to the first
 //! fault, mends it, and asks again.
 
@@ -19,8 +19,10 @@ use std::time::Instant;
 
 const PROGRAMS: [&str; 5] = ["alarm", "tokens", "sched", "subst", "stats"];
 const FAULTS: u32 = 10;
-const FAILING: usize = 5;
-const PASSING: usize = 15;
+const FAILING: usize = 10;
+const PASSING: usize = 50;
+/// Failing tests with several faults: all of them are searched.
+const FAILING_TOGETHER: usize = 5;
 /// Faults that are put in together.
 const TOGETHER: usize = 3;
 /// Such versions per program.
@@ -33,6 +35,30 @@ const SHORT: [(&str, u32, u64); 5] = [
     ("sched", 8, 3),
     ("subst", 2, 3),
     ("stats", 1, 3),
+];
+
+/// Arguments, separated by spaces, and standard input.
+type Given = (&'static str, &'static str);
+
+/// Runs so short that everything can be tried in a process of its own: program, fault, and arguments and input of tests
+/// of which the first fails.
+const SMALL: [(&str, u32, &[Given]); 4] = [
+    (
+        "alarm",
+        7,
+        &[
+            ("1 1 0 600 600 500 1 500 700 0 1", ""),
+            ("1 1 0 600 600 500 1 560 700 0 1", ""),
+            ("1 1 0 600 600 500 1 450 700 0 1", ""),
+        ],
+    ),
+    ("tokens", 8, &[("", "->"), ("", "-"), ("", "x")]),
+    (
+        "sched",
+        10,
+        &[("1", "block flush"), ("1", "flush"), ("0", "flush")],
+    ),
+    ("subst", 8, &[("ab <&>", "ab"), ("ab X", "ab")]),
 ];
 
 struct Bench {
@@ -98,7 +124,10 @@ pub(crate) fn suite(tally: &mut Tally) -> Result<()> {
         };
         tally.record(&name, Ok(complaints));
     }
-    tally.record("locate, brute force", bench.oracle());
+    for (program, fault, tests) in SMALL {
+        let name = format!("locate {program} {fault}, brute force");
+        tally.record(&name, bench.oracle(program, fault, tests));
+    }
     tally.record("locate, several faults", bench.several());
     Ok(())
 }
@@ -147,7 +176,7 @@ impl Bench {
         Ok(out)
     }
 
-    /// Writes a suite for the faulty program; `None` if no test fails.
+    /// Writes a suite for the faulty program from the first of its tests; `None` if none of them fails.
     fn write_suite(
         &self,
         name: &str,
@@ -155,9 +184,23 @@ impl Bench {
         faulty: &Path,
         most: usize,
     ) -> Result<Option<PathBuf>> {
+        self.suite_of(name, program, faulty, most, inputs::inputs(program))
+    }
+
+    fn suite_of(
+        &self,
+        name: &str,
+        program: &str,
+        faulty: &Path,
+        most: usize,
+        inputs: Vec<inputs::Input>,
+    ) -> Result<Option<PathBuf>> {
         let reference = self.compile(program, 0)?;
         let (mut failing, mut passing) = (Vec::new(), Vec::new());
-        for (n, input) in inputs::inputs(program).into_iter().enumerate() {
+        for (n, input) in inputs.into_iter().enumerate() {
+            if failing.len() == most && passing.len() == PASSING {
+                break;
+            }
             let Some(same) = self.same(&reference, faulty, &input)? else {
                 continue;
             };
@@ -275,9 +318,11 @@ impl Bench {
     }
 
     /// The full search with forks and without must give the same pairs.
-    fn oracle(&self) -> Result<Vec<String>> {
-        let faulty = self.compile("alarm", 1 << 7)?;
-        let Some(suite) = self.write_suite("oracle", "alarm", &faulty, 1)? else {
+    fn oracle(&self, program: &str, fault: u32, tests: &[Given]) -> Result<Vec<String>> {
+        let faulty = self.compile(program, 1 << fault)?;
+        let words = |text: &str| text.split(' ').map(str::to_owned).collect();
+        let inputs = tests.iter().map(|(a, i)| (words(a), (*i).to_owned()));
+        let Some(suite) = self.suite_of("oracle", program, &faulty, 1, inputs.collect())? else {
             return Ok(vec!["no test fails".to_owned()]);
         };
         let mut states = Vec::new();
@@ -527,10 +572,11 @@ pub(crate) fn bench(args: &[String]) -> Result<bool> {
         let Some(suite) = bench.write_suite("rate", program, &faulty, 1)? else {
             continue;
         };
-        let options = ["--workers", "1", "--full", "--budget", "5"];
+        let options = ["--workers", "1", "--full", "--budget", "20"];
         let rate = bench.locate(&suite, &[], &options)?;
         let mut row = found.json();
         row["per_second_per_cpu"] = rate["search"]["per_second"].clone();
+        row["steps"] = rate["search"]["steps"].clone();
         rows.push(row);
         let _ = fs::remove_dir_all(bench.folder.path().join("recordings"));
     }
@@ -539,14 +585,15 @@ pub(crate) fn bench(args: &[String]) -> Result<bool> {
         return Ok(true);
     }
     println!(
-        "{:<10}{:>22}{:>12}{:>16}{:>14}",
-        "program", "replacements/s/CPU", "s/fault", "replacements", "of the full"
+        "{:<10}{:>14}{:>22}{:>12}{:>16}{:>14}",
+        "program", "instructions", "replacements/s/CPU", "s/fault", "replacements", "of the full"
     );
     for row in &rows {
         let number = |key: &str| row[key].as_f64().unwrap_or(0.0);
         println!(
-            "{:<10}{:>22.0}{:>12.1}{:>16}{:>12.1} %",
+            "{:<10}{:>14}{:>22.0}{:>12.1}{:>16}{:>12.1} %",
             row["program"].as_str().unwrap_or_default(),
+            number("steps"),
             number("per_second_per_cpu"),
             number("seconds"),
             number("tried"),
@@ -572,7 +619,8 @@ impl Bench {
         while !left.is_empty() {
             let mask = left.iter().fold(0, |m, f| m | 1 << f);
             let faulty = self.compile(program, mask)?;
-            let Some(suite) = self.write_suite(&name, program, &faulty, FAILING)? else {
+            let most = FAILING_TOGETHER;
+            let Some(suite) = self.write_suite(&name, program, &faulty, most)? else {
                 break;
             };
             let mut lines = Vec::new();

@@ -47,6 +47,8 @@ pub enum Error {
     Request(String),
     /// Somebody interrupted the work.
     Interrupted,
+    /// The time that was given was over before there was anything to show.
+    OutOfTime { before: &'static str },
     /// The folder of recordings cannot be used.
     Folder(PathBuf, io::Error),
     /// The description of the recording is not what it should be.
@@ -151,6 +153,10 @@ impl fmt::Display for Error {
                 write!(f, "there is no earlier search of `{suite}` to go on with: {why}")
             }
             Error::Interrupted => f.write_str("interrupted"),
+            Error::OutOfTime { before } => write!(
+                f,
+                "the time was over before {before}\n  give it more with --budget, or shorter tests"
+            ),
             Error::Internal(why) => write!(f, "internal error: {why}"),
             Error::Folder(path, e) => write!(
                 f,

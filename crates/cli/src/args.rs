@@ -446,7 +446,7 @@ pub(crate) struct LocateArgs {
     #[arg(long, value_enum, default_value_t = TiesArg::Tarantula)]
     pub(crate) ties: TiesArg,
 
-    /// Stop searching after this time, such as 30s, 5m or 2h
+    /// Be done after this time, such as 30s, 5m or 2h, tests and all
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) budget: Option<Duration>,
 

@@ -361,9 +361,10 @@ fn an_interrupted_search_goes_on() {
         (text.lines().count() > 6).then_some(())
     });
     nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGINT).expect("it is there");
-    fs::write(place.path("gate"), "").expect("a file");
+    // It does not wait for the command.
     let ran = finish_child(child);
     assert_eq!(ran.signal, Some(2), "{}", ran.err);
+    fs::write(place.path("gate"), "").expect("a file");
     let cut = json(&ran.out);
     assert_eq!(cut["search"]["complete"], false);
     let (some, all) = (
@@ -376,4 +377,97 @@ fn an_interrupted_search_goes_on() {
     assert_eq!(rest["search"]["complete"], true);
     assert_eq!(rest["search"]["tally"], whole["search"]["tally"]);
     assert_eq!(rest["ranking"], whole["ranking"]);
+}
+
+/// Given a file, it adds to it, and the second time it never ends.
+const MOODY: &str = r#"#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+int main(int argc, char **argv)
+{
+    int n = atoi(argv[1]);
+    if (argc > 2) {
+        int fd = open(argv[2], O_WRONLY | O_CREAT | O_APPEND, 0666);
+        write(fd, "x", 1);
+        if (lseek(fd, 0, SEEK_END) == 2)
+            for (;;)
+                ;
+    }
+    printf("%d\n", n + 1);
+    return 0;
+}
+"#;
+
+/// Processes that run this program.
+fn running(program: &std::path::Path) -> usize {
+    let all = fs::read_dir("/proc").expect("processes");
+    all.flatten()
+        .filter(|p| fs::read_link(p.path().join("exe")).is_ok_and(|exe| exe == program))
+        .count()
+}
+
+/// What was seen before the interrupt is shown, and gone on with.
+#[test]
+fn an_interrupt_while_the_tests_are_recorded() {
+    let place = Place::new();
+    let program = place.build("moody", MOODY, &["-g", "-O0"]);
+    let program = fs::canonicalize(program).expect("it was built");
+    let times = place.path("times");
+    let suite = format!(
+        "program = \"moody\"\n\
+         [[test]]\nname = \"wrong\"\nargs = \"4\"\nexpected = \"4\\n\"\n\
+         [[test]]\nname = \"right\"\nargs = \"3 {}\"\nexpected = \"4\\n\"\n",
+        times.display()
+    );
+    fs::write(place.path("suite.toml"), suite).expect("a suite");
+    let args = ["locate", "suite.toml", "--json", "-q"];
+    let mut command = place.wherefore(&args);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = command.spawn().expect("it starts");
+    let pid = nix::unistd::Pid::from_raw(i32::try_from(child.id()).expect("a process id"));
+    harness::until("the second test is being recorded", || {
+        fs::metadata(&times)
+            .is_ok_and(|m| m.len() == 2)
+            .then_some(())
+    });
+    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGINT).expect("it is there");
+    let ran = finish_child(child);
+    assert_eq!(ran.signal, Some(2), "{}", ran.err);
+    let cut = json(&ran.out);
+    let notes = cut["notes"].to_string();
+    assert!(notes.contains("1 of 2 tests count for nothing"), "{notes}");
+    assert_eq!(cut["search"]["complete"], false);
+    assert!(cut["statements"].as_u64() > Some(0), "{cut}");
+    assert_eq!(running(&program), 0);
+    let rest = place.say(&["locate", "suite.toml", "--json", "-q", "--resume"]);
+    let rest = json(&rest.exits(1).out);
+    assert_eq!(rest["search"]["complete"], true);
+    assert_eq!(rest["notes"].as_array().map(Vec::len), Some(0));
+}
+
+/// Nothing can be said if the time is over before the tests have been run, and nothing stays behind.
+#[test]
+fn a_budget_that_is_too_short() {
+    let place = Place::new();
+    let program = place.build(
+        "slow",
+        "#include <unistd.h>\nint main(void)\n{\n    sleep(1000);\n    return 0;\n}\n",
+        &["-g", "-O0"],
+    );
+    let program = fs::canonicalize(program).expect("it was built");
+    let suite = "program = \"slow\"\ntimeout = 2000\n[[test]]\nexpected = \"1\"\n";
+    fs::write(place.path("suite.toml"), suite).expect("a suite");
+    place
+        .say(&["locate", "suite.toml", "--budget", "1"])
+        .exits(3)
+        .says("the time was over before the tests had been run");
+    assert_eq!(running(&program), 0);
+    // So does one whose command to build never ends.
+    let suite = format!("build = \"sleep 1000\"\n{suite}");
+    fs::write(place.path("suite.toml"), suite).expect("a suite");
+    place
+        .say(&["locate", "suite.toml", "--budget", "0"])
+        .exits(3)
+        .says("the time was over before the program was built");
 }

@@ -14,6 +14,7 @@
 
 #![forbid(unsafe_code)]
 
+mod back;
 pub mod faults;
 mod origin;
 mod profile;

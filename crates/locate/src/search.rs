@@ -19,6 +19,7 @@ use std::time::Instant;
 use serde::{Deserialize, Serialize};
 
 use crate::Statement;
+use crate::back;
 use crate::profile::{Profile, Run};
 use crate::trials::{Alternatives, Ivmp, Trial, rounds, trials};
 
@@ -132,6 +133,8 @@ pub struct RunState {
     pub prefix: usize,
     pub begun: Option<Begun>,
     pub ivmps: Vec<Ivmp>,
+    /// So many of them have been followed back.
+    pub followed: usize,
 }
 
 /// What a run's order of trials depends on, as it was when the run was begun: it may be gone on with later.
@@ -143,7 +146,44 @@ pub struct Begun {
     pub working: Option<BTreeSet<Statement>>,
 }
 
+impl SearchState {
+    /// The same with other numbers for the statements. Those that have none are not there any more.
+    pub fn renumbered(&self, number: &dyn Fn(Statement) -> Option<Statement>) -> SearchState {
+        let set = |s: &BTreeSet<Statement>| s.iter().filter_map(|s| number(*s)).collect();
+        let run = |r: &RunState| RunState {
+            begun: r.begun.as_ref().map(|b| Begun {
+                favoured: set(&b.favoured),
+                working: b.working.as_ref().map(set),
+            }),
+            ivmps: (r.ivmps.iter())
+                .filter_map(|i| {
+                    Some(Ivmp {
+                        statement: number(i.statement)?,
+                        ..i.clone()
+                    })
+                })
+                .collect(),
+            ..r.clone()
+        };
+        SearchState {
+            runs: self.runs.iter().map(run).collect(),
+            working: self.working.as_ref().map(set),
+            tally: self.tally.clone(),
+        }
+    }
+}
+
 impl RunState {
+    /// What was found stays; what is left is begun from the beginning.
+    pub fn begin_again(&mut self) {
+        if !self.complete {
+            *self = RunState {
+                ivmps: std::mem::take(&mut self.ivmps),
+                ..RunState::default()
+            };
+        }
+    }
+
     pub fn statements(&self) -> BTreeSet<Statement> {
         self.ivmps.iter().map(|i| i.statement).collect()
     }
@@ -230,18 +270,30 @@ impl Search<'_> {
                 self.reduction.spanning,
                 &statement,
             );
-            let desk = Sweep::new(self, n, round, &list, state, progress, deadline);
-            let result = laboratory.sweep(n, &list, &desk);
-            let (ivmps, tally, prefix) = desk.finish();
-            let stopped = prefix < list.len();
-            let this = &mut state.runs[n];
-            this.ivmps.extend(ivmps);
-            this.prefix = if stopped { prefix } else { 0 };
-            state.tally = tally;
-            result?;
-            if stopped {
+            let begin = state.runs[n].prefix.min(list.len());
+            let sweep = |state: &mut SearchState, list: &[Trial], begin, deadline| {
+                let desk = Sweep::new(self, n, round, list, begin, state, progress, deadline);
+                let result = laboratory.sweep(n, list, &desk);
+                let (ivmps, tally, prefix) = desk.finish();
+                state.runs[n].ivmps.extend(ivmps);
+                state.tally = tally;
+                result.map(|()| prefix)
+            };
+            // Some time is left for following back what was found, which takes little and says much.
+            let now = Instant::now();
+            let early = deadline.map(|d| d - d.saturating_duration_since(now) / 16);
+            let prefix = sweep(state, &list, begin, early)?;
+            state.runs[n].prefix = prefix;
+            let fresh = &state.runs[n].ivmps[state.runs[n].followed..];
+            let more = back::trials(self.profile, run, fresh, self.statement);
+            let followed = sweep(state, &more, 0, deadline)? == more.len();
+            if followed {
+                state.runs[n].followed = state.runs[n].ivmps.len();
+            }
+            if prefix < list.len() || !followed {
                 return Ok(());
             }
+            state.runs[n].prefix = 0;
         }
         let this = &mut state.runs[n];
         this.complete = true;
@@ -284,16 +336,17 @@ struct Inner {
 }
 
 impl<'a> Sweep<'a> {
+    #[allow(clippy::too_many_arguments)]
     fn new(
         search: &'a Search<'a>,
         run: usize,
         round: u32,
         trials: &'a [Trial],
+        begin: usize,
         state: &SearchState,
         progress: &'a dyn Progress,
         deadline: Option<Instant>,
     ) -> Self {
-        let begin = state.runs[run].prefix.min(trials.len());
         let mut done = vec![false; trials.len()];
         done[..begin].fill(true);
         Sweep {

@@ -196,6 +196,23 @@ impl Shape {
         )
     }
 
+    /// It only copies one of its uses, which is this one.
+    pub(crate) fn copies(&self) -> Option<usize> {
+        use Mnemonic::{Mov, Movsx, Movsxd, Movzx};
+        if !matches!(self.insn.mnemonic(), Mov | Movzx | Movsx | Movsxd) {
+            return None;
+        }
+        let from = match self.insn.op1_kind() {
+            OpKind::Register => place(self.insn.op1_register())?,
+            OpKind::Memory => Place::Memory {
+                size: self.insn.memory_size().size() as u8,
+            },
+            _ => return None,
+        };
+        let is_it = |o: &Operand| o.place == from && (from.is_memory() || !o.addresses);
+        self.uses.iter().position(is_it)
+    }
+
     /// Behind a call, it reads what the call returns.
     pub(crate) fn takes_result(&self) -> bool {
         let results = [Register::RAX, Register::XMM0, Register::ST0];

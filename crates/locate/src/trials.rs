@@ -2,8 +2,8 @@
 //!
 //! At each execution of an instruction in a failing run, the values that it uses can be replaced
 //! before it and those that it defines after it, by any set of values that the profile has for it;
-//! a conditional branch can be made to go the other way if it ever did, and a call whose result
-//! nobody takes can be left out. That is the full search.
+//! a conditional branch can be made to go the other way, and a call whose result nobody takes can
+//! be left out. That is the full search; what is found is then followed back (`back.rs`).
 //!
 //! *Spanning values* are the lossy reduction: of the alternatives to one value, only the smallest,
 //! the largest, and the two nearest are tried, since where any helps one of these nearly always
@@ -221,12 +221,12 @@ impl Alternatives {
     }
 }
 
-/// Where else execution could go on.
+/// Where else execution could go on. That a branch never went there in any test is no reason not to try.
 fn detour(entry: &Entry, instance: &Instance) -> Option<u64> {
     let shape = &entry.shape;
     match (shape.branch, instance.taken) {
-        (Some(_), Some(true)) if entry.outcomes == [true, true] => Some(shape.next),
-        (Some(target), Some(false)) if entry.outcomes == [true, true] => Some(target),
+        (Some(_), Some(true)) => Some(shape.next),
+        (Some(target), Some(false)) => Some(target),
         _ => entry.skippable.then_some(shape.next),
     }
 }
@@ -243,7 +243,7 @@ const COMMON: u32 = 2;
 const NEAR: u64 = 1_000_000;
 
 /// In which round each instance of a run is looked at. Every statement is tried before many executions of one, branches
-/// before values, since each is one trial, and first what no passing test has: executions that differ from all of
+/// that went both ways before values, since each is one trial, and first what no passing test has: executions that differ from all of
 /// those are the likely ones, wherever in the run they are. Statements that are favoured count as such. In a long run
 /// what is far from the end comes later: an experiment takes the rest of the run, and most of a run is over before
 /// anything is wrong.
@@ -255,7 +255,8 @@ pub fn rounds(profile: &Profile, run: &Run, favoured: &dyn Fn(u32) -> bool) -> V
     };
     let mut kind = |i: &Instance| {
         let entry = &profile.entries[i.entry as usize];
-        let values = u32::from(entry.shape.branch.is_none() && !entry.skippable);
+        let both_ways = entry.shape.branch.is_some() && entry.outcomes == [true, true];
+        let values = u32::from(!both_ways && !entry.skippable);
         if favoured(i.entry) {
             return values + step_of(i.nth);
         }

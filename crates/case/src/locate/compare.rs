@@ -4,7 +4,14 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use std::time::{Duration, Instant};
+
 use serde::{Deserialize, Serialize};
+
+use crate::locate::due::attend;
+
+/// What the user's command may take.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// How output is compared with what is expected.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -22,7 +29,14 @@ pub enum Compare {
 }
 
 impl Compare {
-    pub(crate) fn equal(&self, expected: &[u8], actual: &[u8], folder: &Path) -> bool {
+    /// The user's command is given up when it is `over`.
+    pub(crate) fn equal(
+        &self,
+        expected: &[u8],
+        actual: &[u8],
+        folder: &Path,
+        over: &dyn Fn() -> bool,
+    ) -> bool {
         match self {
             Compare::Exact => expected == actual,
             Compare::Space => words(expected).eq(words(actual)),
@@ -30,7 +44,9 @@ impl Compare {
                 let (a, b): (Vec<_>, Vec<_>) = (words(expected).collect(), words(actual).collect());
                 a.len() == b.len() && a.iter().zip(&b).all(|(a, b)| near(a, b, *most))
             }
-            Compare::Command(command) => ask(command, expected, actual, folder).unwrap_or(false),
+            Compare::Command(command) => {
+                ask(command, expected, actual, folder, over).unwrap_or(false)
+            }
         }
     }
 }
@@ -52,7 +68,13 @@ fn near(a: &[u8], b: &[u8], most: f64) -> bool {
 }
 
 /// Runs the user's command on two temporary files.
-fn ask(command: &str, expected: &[u8], actual: &[u8], folder: &Path) -> std::io::Result<bool> {
+fn ask(
+    command: &str,
+    expected: &[u8],
+    actual: &[u8],
+    folder: &Path,
+    over: &dyn Fn() -> bool,
+) -> std::io::Result<bool> {
     let file = |name: &str, bytes: &[u8]| -> std::io::Result<PathBuf> {
         let thread = format!("{:?}", std::thread::current().id());
         let number: String = thread.chars().filter(char::is_ascii_digit).collect();
@@ -62,7 +84,9 @@ fn ask(command: &str, expected: &[u8], actual: &[u8], folder: &Path) -> std::io:
         Ok(path)
     };
     let (a, b) = (file("expected", expected)?, file("actual", actual)?);
-    let status = Command::new("/bin/sh")
+    let begun = Instant::now();
+    let mut shell = Command::new("/bin/sh");
+    shell
         .arg("-c")
         .arg(format!("{command} \"$1\" \"$2\""))
         .arg("sh")
@@ -70,10 +94,11 @@ fn ask(command: &str, expected: &[u8], actual: &[u8], folder: &Path) -> std::io:
         .current_dir(folder)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status();
+        .stderr(Stdio::null());
+    let mut enough = || (begun.elapsed() > PATIENCE || over()).then_some(());
+    let done = attend(&mut shell, &mut enough);
     let _ = (std::fs::remove_file(a), std::fs::remove_file(b));
-    Ok(status?.success())
+    Ok(done?.is_ok_and(|status| status.success()))
 }
 
 #[cfg(test)]
@@ -82,7 +107,7 @@ mod tests {
 
     #[track_caller]
     fn check(compare: &Compare, a: &str, b: &str, equal: bool) {
-        let got = compare.equal(a.as_bytes(), b.as_bytes(), Path::new("/"));
+        let got = compare.equal(a.as_bytes(), b.as_bytes(), Path::new("/"), &|| false);
         assert_eq!(got, equal, "{compare:?} {a:?} {b:?}");
     }
 

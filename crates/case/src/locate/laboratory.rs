@@ -10,8 +10,8 @@ use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::PathBuf;
 use std::rc::Rc;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use guest::{End, Halt, Limits, OutputKind, Replay, Until};
@@ -21,6 +21,7 @@ use nix::unistd::Pid;
 
 use crate::debug::location_put;
 use crate::locate::compare::Compare;
+use crate::locate::due::watch;
 use crate::locate::native::Wanted;
 
 /// Trials that a worker takes at a time.
@@ -69,27 +70,43 @@ impl Laboratory for Workshop {
     fn sweep(&self, run: usize, trials: &[Trial], desk: &dyn Desk) -> Result<(), guest::Error> {
         let next = AtomicUsize::new(0);
         let trouble: Mutex<Option<guest::Error>> = Mutex::new(None);
-        let work = |cpu: usize| {
+        let workers = self.cpus.len().min(trials.len().div_ceil(BATCH)).max(1);
+        // What stops the guest of each worker.
+        let bells: Vec<Bell> = (0..workers).map(|_| Bell::default()).collect();
+        let work = |cpu: usize, bell: &Bell| {
             let mut set = CpuSet::new();
             if set.set(cpu).is_ok() {
                 // On failure the workers share a CPU, which costs time only.
                 let _ = sched_setaffinity(Pid::from_raw(0), &set);
             }
-            let result = self.work(run, trials, &next, desk);
+            let result = self.work(run, trials, &next, desk, bell);
             if let (Err(e), Ok(mut first)) = (result, trouble.lock()) {
                 first.get_or_insert(e);
             }
         };
-        let workers = self.cpus.len().min(trials.len().div_ceil(BATCH)).max(1);
-        std::thread::scope(|scope| {
-            for &cpu in &self.cpus[..workers] {
-                scope.spawn(move || work(cpu));
-            }
+        let ring = || bells.iter().for_each(ring);
+        watch(&|| desk.stopped(), &ring, || {
+            std::thread::scope(|scope| {
+                for (&cpu, bell) in self.cpus.iter().zip(&bells) {
+                    scope.spawn(move || work(cpu, bell));
+                }
+            });
         });
         match trouble.into_inner() {
             Ok(Some(e)) => Err(e),
             _ => Ok(()),
         }
+    }
+}
+
+/// The flag that stops the guest at work.
+type Bell = Mutex<Option<Arc<AtomicBool>>>;
+
+fn ring(bell: &Bell) {
+    if let Ok(bell) = bell.lock()
+        && let Some(flag) = bell.as_ref()
+    {
+        flag.store(true, Ordering::SeqCst);
     }
 }
 
@@ -100,6 +117,7 @@ impl Workshop {
         trials: &[Trial],
         next: &AtomicUsize,
         desk: &dyn Desk,
+        bell: &Bell,
     ) -> Result<(), guest::Error> {
         let mut bench: Option<Bench<'_>> = None;
         loop {
@@ -120,19 +138,27 @@ impl Workshop {
                     slot => {
                         // The old guest goes before the next one comes.
                         slot.take();
-                        slot.insert(Bench::open(&self.specimens[run])?)
+                        let opened = Bench::open(&self.specimens[run])?;
+                        if let Ok(mut bell) = bell.lock() {
+                            *bell = Some(opened.replay.interrupter());
+                        }
+                        slot.insert(opened)
                     }
                 };
                 let outcome = if self.fork {
-                    this.try_in_copy(trial)
+                    this.try_in_copy(trial, desk)
                 } else {
-                    this.try_here(trial)
+                    this.try_here(trial, desk)
                 };
                 let outcome = outcome.unwrap_or_else(|_| {
                     // What is left of the guest is of no use.
                     bench = None;
-                    Outcome::Failed
+                    Some(Outcome::Failed)
                 });
+                // One that was cut short has yet to be made.
+                let Some(outcome) = outcome else {
+                    return Ok(());
+                };
                 desk.done(begin + i, outcome);
             }
         }
@@ -169,9 +195,16 @@ impl<'a> Bench<'a> {
         })
     }
 
-    fn try_in_copy(&mut self, trial: &Trial) -> Result<Outcome, guest::Error> {
-        if self.replay.run(&Until::step(trial.step))? != Halt::Step {
-            return Ok(Outcome::Failed);
+    /// How the trial comes out in a copy of the guest; nothing if there was no time for it.
+    fn try_in_copy(
+        &mut self,
+        trial: &Trial,
+        desk: &dyn Desk,
+    ) -> Result<Option<Outcome>, guest::Error> {
+        match self.replay.run(&Until::step(trial.step))? {
+            Halt::Step => {}
+            Halt::Interrupted => return Ok(None),
+            _ => return Ok(Some(Outcome::Failed)),
         }
         let before = self.output.borrow().len();
         let halt = self.replay.branch(|replay| {
@@ -179,62 +212,79 @@ impl<'a> Bench<'a> {
             replay.run(&Until::end())
         });
         let outcome = match halt {
-            Ok(halt) => Ok(self.judge(&halt)),
+            Ok(halt) => Ok(self.judge(&halt, desk)),
             // Something that an experiment may not do, or threads that do not come to where they changed.
             Err(
                 guest::Error::Request(_)
                 | guest::Error::Unsupported(_)
                 | guest::Error::Unmapped(_)
                 | guest::Error::Diverged(_),
-            ) => Ok(Outcome::Failed),
+            ) => Ok(Some(Outcome::Failed)),
             Err(e) => Err(e),
         };
         self.output.borrow_mut().truncate(before);
         outcome
     }
 
-    fn try_here(&mut self, trial: &Trial) -> Result<Outcome, guest::Error> {
-        if self.replay.run(&Until::step(trial.step))? != Halt::Step {
-            return Ok(Outcome::Failed);
+    fn try_here(
+        &mut self,
+        trial: &Trial,
+        desk: &dyn Desk,
+    ) -> Result<Option<Outcome>, guest::Error> {
+        match self.replay.run(&Until::step(trial.step))? {
+            Halt::Step => {}
+            Halt::Interrupted => return Ok(None),
+            _ => return Ok(Some(Outcome::Failed)),
         }
         let halt =
             apply(&mut self.replay, &trial.change).and_then(|()| self.replay.run(&Until::end()));
         match halt {
-            Ok(halt) => Ok(self.judge(&halt)),
-            Err(_) => Ok(Outcome::Failed),
+            Ok(halt) => Ok(self.judge(&halt, desk)),
+            Err(_) => Ok(Some(Outcome::Failed)),
         }
     }
 
-    fn judge(&mut self, halt: &Halt) -> Outcome {
+    fn judge(&mut self, halt: &Halt, desk: &dyn Desk) -> Option<Outcome> {
         let status = match halt {
             Halt::Ended(End::Exited(status)) => *status,
-            Halt::Ended(_) => return Outcome::Crashed,
-            Halt::Limit("steps") => return Outcome::Limited(Limit::Steps),
-            Halt::Limit("time") => return Outcome::Limited(Limit::Time),
-            Halt::Limit(_) => return Outcome::Limited(Limit::Output),
-            _ => return Outcome::Failed,
+            Halt::Ended(_) => return Some(Outcome::Crashed),
+            Halt::Limit("steps") => return Some(Outcome::Limited(Limit::Steps)),
+            Halt::Limit("time") => return Some(Outcome::Limited(Limit::Time)),
+            Halt::Limit(_) => return Some(Outcome::Limited(Limit::Output)),
+            Halt::Interrupted => return None,
+            _ => return Some(Outcome::Failed),
         };
         let s = self.specimen;
         if s.wanted.status.is_some_and(|wanted| wanted != status) {
-            return Outcome::Wrong;
+            return Some(Outcome::Wrong);
         }
         let output = self.output.borrow();
+        let over = || desk.stopped();
+        let ask = || (s.compare).equal(&s.wanted.stdout, &output, &s.home, &over);
         let equal = match &s.compare {
             Compare::Command(_) => {
                 let mut hasher = DefaultHasher::new();
                 output.hash(&mut hasher);
-                *self
-                    .verdicts
-                    .entry(hasher.finish())
-                    .or_insert_with(|| s.compare.equal(&s.wanted.stdout, &output, &s.home))
+                let key = hasher.finish();
+                match self.verdicts.get(&key) {
+                    Some(known) => *known,
+                    None => {
+                        let equal = ask();
+                        if !equal && over() {
+                            return None;
+                        }
+                        self.verdicts.insert(key, equal);
+                        equal
+                    }
+                }
             }
-            other => other.equal(&s.wanted.stdout, &output, &s.home),
+            _ => ask(),
         };
-        if equal {
+        Some(if equal {
             Outcome::Mended
         } else {
             Outcome::Wrong
-        }
+        })
     }
 }
 

@@ -6,6 +6,7 @@
 //! lines ranked. The technique itself is the crate `locate`; here are processes, files and reports.
 
 pub(crate) mod compare;
+pub(crate) mod due;
 mod evidence;
 pub(crate) mod expected;
 pub(crate) mod laboratory;
@@ -36,6 +37,7 @@ pub use report::{
 };
 pub use suite::{Content, Expected, Suite, Test};
 
+use due::Due;
 use laboratory::{Specimen, Workshop, limits};
 use native::{Desk, Wanted};
 use observe::Observed;
@@ -122,8 +124,16 @@ pub(crate) fn locate(
     } else {
         None
     };
-    native::build(suite)?;
-    let judged = run_tests(suite, &home)?;
+    let dues = due::seen_by(begun, request.budget).map(|at| Due::new(stop, at));
+    native::build(suite, &home, &dues[1])?;
+    let fingerprint = state::fingerprint(suite);
+    match &previous {
+        Some(previous) if request.resume => previous.must_fit(&suite.name, fingerprint)?,
+        Some(_) => {}
+        None if matches!(request.method, Method::Coverage(_)) => {}
+        None => State::begun(fingerprint).write(&home)?,
+    }
+    let judged = run_tests(suite, &home, &dues[1])?;
     let tests: Vec<TestReport> = judged.iter().map(|j| j.report.clone()).collect();
     audience.tests(&tests);
     let mut report = LocateReport::new(suite, &tests, request.method);
@@ -133,7 +143,7 @@ pub(crate) fn locate(
     let cpus = laboratory::cpus();
     // The engine pins its thread to a CPU; this one stays free.
     let observed = std::thread::scope(|scope| {
-        let look = || observe::observe(store, request, &judged, audience, stop);
+        let look = || observe::observe(store, request, &judged, audience, &dues);
         scope
             .spawn(look)
             .join()
@@ -159,15 +169,17 @@ pub(crate) fn locate(
         return Err(Error::NothingToSearch);
     }
     let names: Vec<String> = searched.iter().map(|&t| tests[t].name.clone()).collect();
-    let fingerprint = state::fingerprint(&suite.program);
+    let seen: Vec<String> = (tests.iter().zip(&observed.seen))
+        .filter(|(_, seen)| **seen)
+        .map(|(t, _)| t.name.clone())
+        .collect();
     let mut search_state = SearchState::default();
     let mut reused: Vec<bool> = vec![false; searched.len()];
     let mut shown = BTreeSet::new();
     let mut iteration = 0;
     if let Some(previous) = &previous {
         if request.resume {
-            previous.must_fit(&suite.name, fingerprint, &names, &observed.lines)?;
-            search_state = previous.search.clone();
+            search_state = previous.resumed(&names, &seen, &observed.lines);
         } else {
             iteration = previous.iteration + 1;
             shown = previous.shown_in(&observed.lines);
@@ -218,7 +230,7 @@ pub(crate) fn locate(
         runs: &runs,
         statement: &statement,
         reduction,
-        deadline: request.budget.map(|b| Instant::now() + b),
+        deadline: request.budget.map(|b| begun + b),
     };
     let search_begun = Instant::now();
     let before = search_state.tally.tried;
@@ -277,6 +289,7 @@ pub(crate) fn locate(
     let state = State::new(
         fingerprint,
         &names,
+        &seen,
         &observed.lines,
         &search_state,
         &failing,
@@ -296,8 +309,10 @@ pub(crate) fn locate(
             .filter(|(_, r)| **r)
             .map(|(n, _)| n.clone())
             .collect(),
+        steps: (searched.get(searched.len() / 2)).map_or(0, |&t| observed.steps[t]),
         tally: search_state.tally.clone(),
-        full: search.full(),
+        // What is found is followed back, which nobody can count in advance.
+        full: search.full().max(search_state.tally.tried),
         seconds,
         per_second: (search_state.tally.tried - before) as f64 / seconds.max(1e-9),
         workers: workshop.cpus.len(),
@@ -349,17 +364,17 @@ fn rerun(run: &mut Rerun, suite: &Suite, test: &Test, desk: &Desk) {
     run.stdin = (!empty).then(|| desk.stdin.clone());
 }
 
-fn run_tests(suite: &Suite, home: &std::path::Path) -> Result<Vec<Judged>, Error> {
+fn run_tests(suite: &Suite, home: &std::path::Path, due: &Due<'_>) -> Result<Vec<Judged>, Error> {
     let mut out = Vec::new();
     for test in &suite.tests {
         let folder = home.join("tests").join(suite::clean(&test.name));
         let desk = Desk::lay(&folder, test)?;
-        let wanted = native::wanted(test, &desk)?;
+        let wanted = native::wanted(test, &desk, due)?;
         // The reference has been at work in there.
         let desk = Desk::lay(&folder, test)?;
-        let done = native::run(&suite.program, test, &desk)?;
+        let done = native::run(&suite.program, test, &desk, due)?;
         let why = match (&wanted, &test.expected) {
-            (Some(wanted), _) => native::judge(test, wanted, &done, &suite.folder),
+            (Some(wanted), _) => native::judge(test, wanted, &done, &suite.folder, due),
             (None, Expected::Verdict { passes: false }) => Some("said to fail".into()),
             _ => None,
         };
@@ -396,6 +411,7 @@ fn choose(
             TestEnd::Timeout | TestEnd::Flood => report
                 .notes
                 .push(format!("test {name} is not searched: it does not end")),
+            _ if !observed.seen[n] => {}
             _ if observed.runs[n].instances.is_empty() => report.notes.push(format!(
                 "test {name} is not searched: none of what it executes has line numbers"
             )),

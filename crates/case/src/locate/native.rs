@@ -1,14 +1,15 @@
 //! Running a test as its user would, without the engine.
 
 use std::fs::{self, File};
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 
 use crate::Error;
+use crate::locate::due::{Due, attend};
 use crate::locate::suite::{Expected, Suite, Test};
 use crate::program;
 
@@ -76,20 +77,30 @@ impl Desk {
 }
 
 /// Makes the program, if the suite says how.
-pub(crate) fn build(suite: &Suite) -> Result<(), Error> {
+pub(crate) fn build(suite: &Suite, home: &Path, due: &Due<'_>) -> Result<(), Error> {
     let Some(command) = &suite.build else {
         return Ok(());
     };
-    let out = Command::new("/bin/sh")
+    let log = home.join("build.log");
+    let wrong = |e| Error::Folder(log.clone(), e);
+    let errors = File::create(&log).map_err(wrong)?;
+    let mut shell = Command::new("/bin/sh");
+    shell
         .args(["-c", command])
         .current_dir(&suite.folder)
         .stdin(Stdio::null())
-        .output()
+        .stdout(Stdio::null())
+        .stderr(errors);
+    let done = attend(&mut shell, &mut || due.over().then_some(()))
         .map_err(|e| Error::Build(e.to_string()))?;
-    if out.status.success() {
+    if done.is_ok_and(|status| status.success()) {
         return Ok(());
     }
-    let text = String::from_utf8_lossy(&out.stderr);
+    if due.over() {
+        return Err(due.error("the program was built"));
+    }
+    let text = fs::read(&log).map_err(wrong)?;
+    let text = String::from_utf8_lossy(&text);
     let tail: Vec<&str> = text.lines().rev().take(8).collect();
     let tail: Vec<&str> = tail.into_iter().rev().collect();
     Err(Error::Build(format!(
@@ -98,45 +109,39 @@ pub(crate) fn build(suite: &Suite) -> Result<(), Error> {
     )))
 }
 
-pub(crate) fn run(program: &Path, test: &Test, desk: &Desk) -> Result<Done, Error> {
+pub(crate) fn run(program: &Path, test: &Test, desk: &Desk, due: &Due<'_>) -> Result<Done, Error> {
     let wrong = |e| Error::Folder(desk.folder.clone(), e);
     let stdout = desk.folder.join("stdout");
     let begun = Instant::now();
-    let mut child = Command::new(program)
+    let mut command = Command::new(program);
+    command
         .args(&test.args)
         .envs(&test.env)
         .current_dir(&desk.cwd)
         .stdin(File::open(&desk.stdin).map_err(wrong)?)
         .stdout(File::create(&stdout).map_err(wrong)?)
-        .stderr(File::create(desk.folder.join("stderr")).map_err(wrong)?)
-        .process_group(0)
-        .spawn()
-        .map_err(|e| {
-            let error = guest::Error::Exec(program.to_owned(), e);
-            program::explain(program, &error)
-        })?;
-    let group = nix::unistd::Pid::from_raw(i32::try_from(child.id()).unwrap_or(0));
-    let mut pause = Duration::from_micros(50);
-    let end = loop {
-        if let Some(status) = child.try_wait().map_err(wrong)? {
-            break match (status.code(), status.signal()) {
-                (Some(code), _) => TestEnd::Exited(code),
-                (None, signal) => TestEnd::Killed(signal.unwrap_or(0)),
-            };
+        .stderr(File::create(desk.folder.join("stderr")).map_err(wrong)?);
+    let mut enough = || {
+        let flooded = || fs::metadata(&stdout).is_ok_and(|m| m.len() > LARGEST);
+        if due.over() {
+            Some(None)
+        } else if flooded() {
+            Some(Some(TestEnd::Flood))
+        } else {
+            (begun.elapsed().as_secs_f64() > test.seconds).then_some(Some(TestEnd::Timeout))
         }
-        let flooded = fs::metadata(&stdout).is_ok_and(|m| m.len() > LARGEST);
-        if flooded || begun.elapsed().as_secs_f64() > test.seconds {
-            // The group is the child's own and its leader has not been reaped.
-            let _ = nix::sys::signal::killpg(group, nix::sys::signal::Signal::SIGKILL);
-            let _ = child.wait();
-            break if flooded {
-                TestEnd::Flood
-            } else {
-                TestEnd::Timeout
-            };
-        }
-        std::thread::sleep(pause);
-        pause = (pause * 2).min(Duration::from_millis(5));
+    };
+    let done = attend(&mut command, &mut enough).map_err(|e| {
+        let error = guest::Error::Exec(program.to_owned(), e);
+        program::explain(program, &error)
+    })?;
+    let end = match done {
+        Ok(status) => match (status.code(), status.signal()) {
+            (Some(code), _) => TestEnd::Exited(code),
+            (None, signal) => TestEnd::Killed(signal.unwrap_or(0)),
+        },
+        Err(Some(end)) => end,
+        Err(None) => return Err(due.error("the tests had been run")),
     };
     Ok(Done {
         stdout: fs::read(&stdout).map_err(wrong)?,
@@ -146,14 +151,14 @@ pub(crate) fn run(program: &Path, test: &Test, desk: &Desk) -> Result<Done, Erro
 }
 
 /// What the test should do, which may need another program's word.
-pub(crate) fn wanted(test: &Test, desk: &Desk) -> Result<Option<Wanted>, Error> {
+pub(crate) fn wanted(test: &Test, desk: &Desk, due: &Due<'_>) -> Result<Option<Wanted>, Error> {
     Ok(match &test.expected {
         Expected::Output { stdout, status } => Some(Wanted {
             stdout: stdout.bytes()?,
             status: *status,
         }),
         Expected::Run(reference) => {
-            let done = run(reference, test, desk)?;
+            let done = run(reference, test, desk, due)?;
             let status = match done.end {
                 TestEnd::Exited(status) => Some(status),
                 _ => {
@@ -173,7 +178,13 @@ pub(crate) fn wanted(test: &Test, desk: &Desk) -> Result<Option<Wanted>, Error> 
 }
 
 /// Why a test fails; nothing if it passes.
-pub(crate) fn judge(test: &Test, wanted: &Wanted, done: &Done, folder: &Path) -> Option<String> {
+pub(crate) fn judge(
+    test: &Test,
+    wanted: &Wanted,
+    done: &Done,
+    folder: &Path,
+    due: &Due<'_>,
+) -> Option<String> {
     match done.end {
         TestEnd::Timeout => return Some(format!("takes longer than {} s", test.seconds)),
         TestEnd::Flood => return Some("prints without end".into()),
@@ -184,7 +195,8 @@ pub(crate) fn judge(test: &Test, wanted: &Wanted, done: &Done, folder: &Path) ->
             }
         }
     }
-    let equal = test.compare.equal(&wanted.stdout, &done.stdout, folder);
+    let over = || due.over();
+    let equal = (test.compare).equal(&wanted.stdout, &done.stdout, folder, &over);
     (!equal).then(|| difference(&wanted.stdout, &done.stdout))
 }
 

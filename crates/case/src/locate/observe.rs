@@ -5,11 +5,13 @@ use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 use guest::{Halt, Launch, Recorder, Replay, Until};
 use locate::{Address, Event, Observer, Profile, Run, Statement};
 
+use super::due::{Due, killer};
 use super::report::Line;
 use super::{Folders, Judged, LocateAudience, LocateRequest, Method, TestEnd, recording_name};
 use crate::Error;
@@ -88,14 +90,34 @@ impl Address for Survey {
     }
 }
 
+/// The order in which tests are looked at: those that fail and those that pass in turn, each the quickest first, so
+/// that what there was time for says most.
+fn order(judged: &[Judged]) -> Vec<usize> {
+    let of = |passed: bool| {
+        let these = judged.iter().enumerate();
+        let mut list: Vec<(usize, f64)> = these
+            .filter(|(_, j)| j.report.passed == passed)
+            .map(|(n, j)| (n, j.report.seconds))
+            .collect();
+        list.sort_by(|a, b| a.1.total_cmp(&b.1));
+        list.into_iter().enumerate()
+    };
+    let mut all: Vec<(usize, bool, usize)> = [false, true]
+        .into_iter()
+        .flat_map(|passed| of(passed).map(move |(at, (n, _))| (at, passed, n)))
+        .collect();
+    all.sort_unstable();
+    all.into_iter().map(|(_, _, n)| n).collect()
+}
+
+/// `dues` is when to have seen the tests, and when one that fails.
 pub(crate) fn observe(
     store: &Store,
     request: &LocateRequest,
     judged: &[Judged],
     audience: &dyn LocateAudience,
-    stop: &AtomicBool,
+    dues: &[Due<'_>; 2],
 ) -> Result<Observed, Error> {
-    let suite = &request.suite;
     let mut out = Observed {
         profile: Profile::default(),
         runs: vec![Run::default(); judged.len()],
@@ -107,14 +129,12 @@ pub(crate) fn observe(
         notes: Vec::new(),
         hot: 0,
     };
-    let searches = matches!(request.method, Method::Replacement(_));
     let mut survey: Option<Survey> = None;
-    for (n, j) in judged.iter().enumerate() {
-        if stop.load(Ordering::Relaxed) {
-            return Err(Error::Interrupted);
-        }
-        audience.observing(n, judged.len());
-        let name = recording_name(&suite.name, &j.report.name);
+    let mut due = &dues[1];
+    let mut late = Vec::new();
+    for (at, n) in order(judged).into_iter().enumerate() {
+        let j = &judged[n];
+        audience.observing(at, judged.len());
         if matches!(j.report.end, TestEnd::Timeout | TestEnd::Flood) {
             out.notes.push(format!(
                 "test {} does not end and counts for nothing",
@@ -122,60 +142,30 @@ pub(crate) fn observe(
             ));
             continue;
         }
-        let Recorded {
-            folder,
-            steps,
-            threads,
-        } = record(store, request, n, j, &name)?;
-        if searches && !j.report.passed && threads > 1 {
-            out.notes.push(format!(
-                "test {} has {threads} threads: what would change their order cannot be tried",
-                j.report.name
-            ));
-        }
-        let wrong = |error| match stop.load(Ordering::Relaxed) {
-            true => Error::Interrupted,
-            false => Error::Engine {
-                name: name.clone(),
-                error,
-            },
+        let look = Look {
+            store,
+            request,
+            test: n,
+            judged: j,
+            due,
         };
-        if survey.is_none() {
-            survey = Some(look_around(&folder).map_err(wrong)?);
+        if due.over() || !look.see(&mut survey, &mut out)? {
+            late.push(j.report.name.as_str());
+        } else if !j.report.passed && out.seen[n] {
+            due = &dues[0];
         }
-        let survey = survey.as_ref().expect("just made");
-        if survey.ranges.is_empty() {
-            store.delete(&name)?;
-            return Err(Error::NoLines(suite.program.clone()));
-        }
-        let keep = match (searches && !j.report.passed, request.instances) {
-            (false, _) => 0,
-            (true, 0) => u32::MAX,
-            (true, n) => n,
-        };
-        out.runs[n] = if searches {
-            let watching = Watching {
-                survey,
-                keep,
-                passes: j.report.passed,
-                long: steps > LONG,
-            };
-            watching.watch(&folder, &mut out).map_err(wrong)?
-        } else {
-            let times = executions(&folder).map_err(wrong)?;
-            let mut run = Run::default();
-            for (&pc, &times) in &times {
-                let code = |pc| survey.code(pc);
-                out.profile.cover(&mut run, pc, times, &code);
-            }
-            run
-        };
-        out.seen[n] = true;
-        out.steps[n] = steps;
-        if j.report.passed || !searches {
-            store.delete(&name)?;
-        }
-        out.folders[n] = folder;
+    }
+    let mut failing = judged.iter().zip(&out.seen).filter(|j| !j.0.report.passed);
+    if !late.is_empty() && !failing.any(|(_, seen)| *seen) {
+        return Err(due.error("a failing test had been recorded"));
+    }
+    if !late.is_empty() {
+        out.notes.push(format!(
+            "{} of {} tests count for nothing, since there was no time for them: {}",
+            late.len(),
+            judged.len(),
+            late.join(", ")
+        ));
     }
     if out.hot > 0 {
         out.notes.push(format!(
@@ -190,27 +180,156 @@ pub(crate) fn observe(
     Ok(out)
 }
 
+/// One test that is looked at.
+struct Look<'a> {
+    store: &'a Store,
+    request: &'a LocateRequest,
+    test: usize,
+    judged: &'a Judged,
+    due: &'a Due<'a>,
+}
+
+impl Look<'_> {
+    /// Records the test and watches its replay. False if there was no time for it.
+    fn see(&self, survey: &mut Option<Survey>, out: &mut Observed) -> Result<bool, Error> {
+        let (report, store) = (&self.judged.report, self.store);
+        let suite = &self.request.suite;
+        let searches = matches!(self.request.method, Method::Replacement(_));
+        let name = recording_name(&suite.name, &report.name);
+        // It has ended natively, and the engine is not that much slower.
+        let patience = Duration::from_secs_f64(suite.tests[self.test].seconds * 10.0 + 5.0);
+        let patience = self.due.before(Instant::now() + patience);
+        let recorded = record(
+            store,
+            self.request,
+            self.test,
+            self.judged,
+            &name,
+            &patience,
+        )?;
+        let Some(recorded) = recorded else {
+            store.delete(&name)?;
+            if !self.due.over() {
+                let name = &report.name;
+                out.notes.push(format!(
+                    "test {name} does not end when it is recorded, and counts for nothing"
+                ));
+            }
+            return Ok(!self.due.over());
+        };
+        let (folder, steps, threads) = (recorded.folder, recorded.steps, recorded.threads);
+        let done = self.watch(&folder, steps, survey, out);
+        if searches && !report.passed && threads > 1 {
+            out.notes.push(format!(
+                "test {} has {threads} threads: what would change their order cannot be tried",
+                report.name
+            ));
+        }
+        let run = match done {
+            Ok(Some(run)) => run,
+            Ok(None) => {
+                store.delete(&name)?;
+                return Ok(false);
+            }
+            Err(error) => return Err(Error::Engine { name, error }),
+        };
+        if survey.as_ref().is_none_or(|s| s.ranges.is_empty()) {
+            store.delete(&name)?;
+            return Err(Error::NoLines(suite.program.clone()));
+        }
+        out.runs[self.test] = run;
+        out.seen[self.test] = true;
+        out.steps[self.test] = steps;
+        if report.passed || !searches {
+            store.delete(&name)?;
+        }
+        out.folders[self.test] = folder;
+        Ok(true)
+    }
+
+    fn watch(
+        &self,
+        folder: &Path,
+        steps: u64,
+        survey: &mut Option<Survey>,
+        out: &mut Observed,
+    ) -> Result<Option<Run>, guest::Error> {
+        if survey.is_none() {
+            *survey = look_around(folder, self.due)?;
+        }
+        let Some(survey) = survey else {
+            return Ok(None);
+        };
+        let passes = self.judged.report.passed;
+        if matches!(self.request.method, Method::Replacement(_)) {
+            let keep = match (passes, self.request.instances) {
+                (true, _) => 0,
+                (false, 0) => u32::MAX,
+                (false, n) => n,
+            };
+            let watching = Watching {
+                survey,
+                keep,
+                passes,
+                long: steps > LONG,
+                due: self.due,
+            };
+            return watching.watch(folder, out);
+        }
+        let Some(times) = times(folder, self.due)? else {
+            return Ok(None);
+        };
+        let mut run = Run::default();
+        for (&pc, &times) in &times {
+            let code = |pc| survey.code(pc);
+            out.profile.cover(&mut run, pc, times, &code);
+        }
+        Ok(Some(run))
+    }
+}
+
+/// A replay, and what is done with it until it is due.
+fn replayed<T>(
+    folder: &Path,
+    due: &Due<'_>,
+    work: impl FnOnce(&mut Replay) -> Result<T, guest::Error>,
+) -> Result<T, guest::Error> {
+    let mut replay = Replay::open(folder, Box::new(|_, _| {}))?;
+    let flag = replay.interrupter();
+    due.watch(&|| flag.store(true, Ordering::SeqCst), || work(&mut replay))
+}
+
+fn times(folder: &Path, due: &Due<'_>) -> Result<Option<BTreeMap<u64, u64>>, guest::Error> {
+    replayed(folder, due, executions)
+}
+
 impl Observed {
+    /// Finds the line of each instruction. Lines are numbered by where they are, whatever was executed first.
     fn name_lines(&mut self, program: &image::Program) {
-        let mut known: HashMap<(PathBuf, u32), Statement> = HashMap::new();
+        let mut known: BTreeMap<(PathBuf, u32), Option<String>> = BTreeMap::new();
+        let mut places = Vec::new();
         for entry in &self.profile.entries {
             let place = program.locate(entry.shape.pc).into_iter().next();
-            let statement = place.and_then(|p| {
-                let (file, line) = (p.file?, p.line?);
-                let key = (file.clone(), line);
-                Some(*known.entry(key).or_insert_with(|| {
-                    let text = program.source_line(&file, line);
-                    self.lines.push(Line {
-                        file,
-                        line,
-                        function: p.function,
-                        text: text.map(|t| t.trim().to_owned()),
-                    });
-                    Statement(self.lines.len() as u32 - 1)
-                }))
+            let key = place.and_then(|p| {
+                let key = (p.file?, p.line?);
+                known.entry(key.clone()).or_insert(p.function);
+                Some(key)
             });
-            self.statements.push(statement);
+            places.push(key);
         }
+        let numbers: HashMap<&(PathBuf, u32), Statement> = (0..)
+            .zip(known.keys())
+            .map(|(n, key)| (key, Statement(n)))
+            .collect();
+        let statement = |place: &Option<(PathBuf, u32)>| place.as_ref().map(|key| numbers[key]);
+        self.statements = places.iter().map(statement).collect();
+        let line = |((file, line), function): (&(PathBuf, u32), &Option<String>)| Line {
+            file: file.clone(),
+            line: *line,
+            function: function.clone(),
+            text: (program.source_line(file, *line)).map(|t| t.trim().to_owned()),
+        };
+        self.lines = known.iter().map(line).collect();
     }
 }
 
@@ -220,14 +339,15 @@ struct Recorded {
     threads: usize,
 }
 
-/// Records one test.
+/// Records one test; nothing if it had to be ended because it was due.
 fn record(
     store: &Store,
     request: &LocateRequest,
     n: usize,
     j: &Judged,
     name: &str,
-) -> Result<Recorded, Error> {
+    due: &Due<'_>,
+) -> Result<Option<Recorded>, Error> {
     let suite = &request.suite;
     let test = &suite.tests[n];
     store.make_room(name)?;
@@ -260,7 +380,12 @@ fn record(
     let recorder = Recorder::start(&launch, &place.folder)
         .map_err(|e| crate::program::explain(&launch.program, &e))?;
     place.keep_aside();
-    let done = recorder.run().map_err(|error| Error::Engine {
+    let end = killer(recorder.pid());
+    let done = due.watch(&end, || recorder.run());
+    if due.over() {
+        return Ok(None);
+    }
+    let done = done.map_err(|error| Error::Engine {
         name: name.to_owned(),
         error,
     })?;
@@ -272,18 +397,26 @@ fn record(
     meta.threads = done.threads.iter().map(ThreadInfo::from).collect();
     meta.write(&place.folder)
         .map_err(|e| Error::Folder(place.folder.clone(), e))?;
-    Ok(Recorded {
+    Ok(Some(Recorded {
         folder: place.folder.clone(),
         steps: figures.steps,
         threads: meta.threads.len(),
-    })
+    }))
 }
 
-/// Runs a test to its end to see what it maps.
-fn look_around(folder: &Path) -> Result<Survey, guest::Error> {
-    let mut replay = Replay::open(folder, Box::new(|_, _| {}))?;
-    let first = replay.mappings()?;
-    replay.run(&Until::end())?;
+/// Runs a test to its end to see what it maps; nothing if there was no time for it.
+fn look_around(folder: &Path, due: &Due<'_>) -> Result<Option<Survey>, guest::Error> {
+    let whole = |replay: &mut Replay| {
+        let first = replay.mappings()?;
+        let halt = replay.run(&Until::end())?;
+        (halt != Halt::Interrupted)
+            .then(|| survey(replay, &first))
+            .transpose()
+    };
+    replayed(folder, due, whole)
+}
+
+fn survey(replay: &mut Replay, first: &[guest::Mapping]) -> Result<Survey, guest::Error> {
     let mappings = replay.mappings()?;
     let program = moment::program(&mappings, replay.names());
     let mut ranges: Vec<(u64, u64)> = program
@@ -332,6 +465,7 @@ struct Watching<'a> {
     keep: u32,
     passes: bool,
     long: bool,
+    due: &'a Due<'a>,
 }
 
 impl Survey {
@@ -365,20 +499,22 @@ impl Survey {
 }
 
 impl Watching<'_> {
-    fn watch(&self, folder: &Path, out: &mut Observed) -> Result<Run, guest::Error> {
+    /// What the run shows; nothing if there was no time for it.
+    fn watch(&self, folder: &Path, out: &mut Observed) -> Result<Option<Run>, guest::Error> {
         let survey = self.survey;
         let mut hot: BTreeMap<u64, u64> = BTreeMap::new();
         if self.long {
-            hot = executions(folder)?;
+            let Some(all) = times(folder, self.due)? else {
+                return Ok(None);
+            };
+            hot = all;
             hot.retain(|pc, n| *n > HOT && survey.code(*pc).is_some());
         }
         let pcs: Vec<u64> = hot.keys().copied().collect();
-        let mut replay = Replay::open(folder, Box::new(|_, _| {}))?;
-        crate::on_interrupt(&replay.interrupter());
         let code = |pc: u64| survey.code(pc);
         let profile = &mut out.profile;
         let mut observer = Observer::new(profile, &code, survey, self.keep, self.passes);
-        let halt = replay.observe(&survey.without(&pcs), None, &mut |seen| {
+        let mut see = |seen: &guest::Seen| {
             observer.see(&Event {
                 pc: seen.pc,
                 step: seen.step,
@@ -386,15 +522,17 @@ impl Watching<'_> {
                 regs: seen.regs,
                 after: seen.after,
             });
-        })?;
-        if let Halt::Interrupted = halt {
-            return Err(guest::Error::Request("interrupted".into()));
+        };
+        let ranges = survey.without(&pcs);
+        let observe = |replay: &mut Replay| replay.observe(&ranges, None, &mut see);
+        if replayed(folder, self.due, observe)? == Halt::Interrupted {
+            return Ok(None);
         }
         let mut run = observer.finish();
         for (&pc, &times) in &hot {
             profile.cover(&mut run, pc, times, &code);
         }
         out.hot = out.hot.max(hot.len());
-        Ok(run)
+        Ok(Some(run))
     }
 }

@@ -126,6 +126,8 @@ pub struct SearchReport {
     pub searched: Vec<String>,
     /// Those of them whose results are from an earlier search.
     pub reused: Vec<String>,
+    /// Instructions that these tests execute, in the middle of the list.
+    pub steps: u64,
     pub tally: Tally,
     /// Replacements that the full search would try.
     pub full: u64,

@@ -3,7 +3,7 @@
 //! It is in `RECORDINGS/.locate/SUITE/state.json`, beside the files of the tests. Lines are kept
 //! with their text: after a fix they may have moved, and are then found by it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
@@ -15,18 +15,21 @@ use serde::{Deserialize, Serialize};
 
 use super::observe::Observed;
 use super::report::Line;
+use super::suite::{Expected, Suite};
 use crate::Error;
 use crate::store::Store;
 
-const FORMAT: u32 = 3;
+const FORMAT: u32 = 4;
 const FILE: &str = "state.json";
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct State {
     format: u32,
     fingerprint: u64,
-    /// The failing tests that were searched, in order.
+    /// The failing tests that were searched, in order; none if it did not come to that.
     tests: Vec<String>,
+    /// All tests that the profile was made from.
+    seen: Vec<String>,
     lines: Vec<Line>,
     pub(crate) search: SearchState,
     failing: Vec<Failing>,
@@ -47,18 +50,46 @@ pub(crate) fn folder(store: &Store, suite: &str) -> Result<PathBuf, Error> {
     Ok(folder)
 }
 
-/// Two programs with the same are the same.
-pub(crate) fn fingerprint(program: &Path) -> u64 {
+/// Two suites with the same do the same: the program is the same, and the tests have the same input.
+pub(crate) fn fingerprint(suite: &Suite) -> u64 {
     let mut hasher = DefaultHasher::new();
-    fs::read(program).unwrap_or_default().hash(&mut hasher);
+    let mut add = |bytes: &[u8]| bytes.hash(&mut hasher);
+    add(&fs::read(&suite.program).unwrap_or_default());
+    for t in &suite.tests {
+        add(format!("{t:?}").as_bytes());
+        let expected = match &t.expected {
+            Expected::Output { stdout, .. } => Some(stdout),
+            _ => None,
+        };
+        for content in t.files.values().chain([&t.stdin]).chain(expected) {
+            add(&content.bytes().unwrap_or_default());
+        }
+    }
     hasher.finish()
 }
 
 impl State {
+    /// Of a search that has not found anything yet.
+    pub(crate) fn begun(fingerprint: u64) -> State {
+        State {
+            format: FORMAT,
+            fingerprint,
+            tests: Vec::new(),
+            seen: Vec::new(),
+            lines: Vec::new(),
+            search: SearchState::default(),
+            failing: Vec::new(),
+            list: Vec::new(),
+            shown: BTreeSet::new(),
+            iteration: 0,
+        }
+    }
+
     #[allow(clippy::too_many_arguments)]
     pub(crate) fn new(
         fingerprint: u64,
         tests: &[String],
+        seen: &[String],
         lines: &[Line],
         search: &SearchState,
         failing: &[Failing],
@@ -70,6 +101,7 @@ impl State {
             format: FORMAT,
             fingerprint,
             tests: tests.to_vec(),
+            seen: seen.to_vec(),
             lines: lines.to_vec(),
             search: search.clone(),
             failing: failing.to_vec(),
@@ -107,14 +139,8 @@ impl State {
     }
 
     /// The search can be resumed: nothing has changed since.
-    pub(crate) fn must_fit(
-        &self,
-        suite: &str,
-        fingerprint: u64,
-        tests: &[String],
-        lines: &[Line],
-    ) -> Result<(), Error> {
-        if self.fingerprint == fingerprint && self.tests == tests && self.lines == lines {
+    pub(crate) fn must_fit(&self, suite: &str, fingerprint: u64) -> Result<(), Error> {
+        if self.fingerprint == fingerprint {
             return Ok(());
         }
         Err(Error::NoState {
@@ -123,6 +149,31 @@ impl State {
                   go on after a fix with --continue"
                 .into(),
         })
+    }
+
+    /// What to go on from. If there was time for other tests than now, the order of the search is another, and what
+    /// is not complete is begun again.
+    pub(crate) fn resumed(&self, tests: &[String], seen: &[String], lines: &[Line]) -> SearchState {
+        let numbers: HashMap<(&Path, u32), Statement> = (0..)
+            .zip(lines)
+            .map(|(n, l)| ((l.file.as_path(), l.line), Statement(n)))
+            .collect();
+        let number = |s: Statement| {
+            let old = self.lines.get(s.0 as usize)?;
+            numbers.get(&(old.file.as_path(), old.line)).copied()
+        };
+        let mut search = self.search.renumbered(&number);
+        if self.tests == tests && self.seen == seen {
+            return search;
+        }
+        let old = |name: &String| self.tests.iter().position(|t| t == name);
+        let run = |name: &String| {
+            let mut run = search.runs.get(old(name)?)?.clone();
+            run.begin_again();
+            Some(run)
+        };
+        search.runs = tests.iter().map(|t| run(t).unwrap_or_default()).collect();
+        search
     }
 
     /// Where a line of then is among the lines of now: the nearest with the same text.
