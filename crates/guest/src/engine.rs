@@ -401,10 +401,9 @@ impl Engine {
             .read_exact(self.page + u64::from(slot::COUNT), &mut b)
             .map_err(|_| Error::Lost)?;
         for ((used, lane), share) in self.used.iter_mut().zip(b.chunks_exact(8)).zip(self.shares) {
-            let left = i64::from_le_bytes(lane.try_into().expect("eight bytes")).wrapping_neg();
-            // A lane that ran out is at, or a block beyond, zero; one that takes up the
-            // corrections of another may have more than it was given.
-            *used = 1 + share.saturating_sub(left.max(0) as u64);
+            let left = u64::from_le_bytes(lane.try_into().expect("eight bytes")).wrapping_neg();
+            // A lane that ran out is at, or a block beyond, zero.
+            *used = 1 + if left > share { share } else { share - left };
         }
         Ok(())
     }

@@ -662,14 +662,12 @@ impl Translator<'_> {
             tape.leave(&mut self.code, exit.executed, moment);
         }
         if correction != 0 {
-            if exit.blind > 0 && correction < 0 {
-                // In another lane: this one waits for the addition that is corrected.
-                let other = slot::COUNT + ((count - slot::COUNT) ^ 16);
-                self.code.add_slot(other, correction as i8);
-            } else if exit.blind > 0 {
+            if exit.blind > 0 {
                 self.code.add_slot(count, correction as i8);
-                let stop = self.code.jcc_later(2);
-                self.stop_on_the_way(stop, &exit);
+                if correction > 0 {
+                    let stop = self.code.jcc_later(2);
+                    self.stop_on_the_way(stop, &exit);
+                }
             } else {
                 self.code.save(Gpr::RCX, slot::RCX);
                 self.code.load(Gpr::RCX, count);
