@@ -82,18 +82,22 @@ pub(crate) fn run(args: &[String]) -> Result<bool> {
         suite(&mut tally)?;
         return Ok(tally.report());
     }
-    let several = !flags.words.iter().any(|w| w == "single");
+    let only = |what: &str| flags.words.iter().any(|w| w == what);
     let words: Vec<String> = flags
         .words
         .iter()
-        .filter(|w| *w != "single")
+        .filter(|w| !["single", "many"].contains(&w.as_str()))
         .cloned()
         .collect();
-    let found = singles(&words)?;
-    let rows = if several {
-        multiples(&words)?
-    } else {
+    let found = if only("many") {
         Vec::new()
+    } else {
+        singles(&words)?
+    };
+    let rows = if only("single") {
+        Vec::new()
+    } else {
+        multiples(&words)?
     };
     if flags.json {
         let list: Vec<Value> = found.iter().map(Found::json).collect();
@@ -102,7 +106,9 @@ pub(crate) fn run(args: &[String]) -> Result<bool> {
             serde_json::to_string_pretty(&json!({"single": list, "several": rows}))?
         );
     } else {
-        print_singles(&found);
+        if !found.is_empty() {
+            print_singles(&found);
+        }
         print_multiples(&rows);
     }
     Ok(true)

@@ -35,7 +35,8 @@ usage: cargo xtask <verb>
   foreign [FILTER]                  the same for programs that Debian provides
   determinism [--runs N]            some guests and foreign programs, replayed N times (100)
   alarms [FILTER]                   correct foreign programs, in which no rule of memory may find a fault
-  locate [single] [--json] [FILTER] faults put into guests/locate/: how they rank, in tables
+  locate [single|many] [--json] [FILTER]
+                                    faults put into guests/locate/: how they rank, in tables
   locate short                      the part of that which `test` runs
   gallery [NAME]                    bugs that shipped in other people's programs, downloaded and built
   fuzz TARGET [--seconds N] [INPUT] damaged recordings, rules files and programs, with libFuzzer
