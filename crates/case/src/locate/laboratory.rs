@@ -8,6 +8,7 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -195,16 +196,23 @@ impl<'a> Bench<'a> {
         })
     }
 
+    /// Goes to where the trial changes something, or says how it comes out without getting there.
+    fn arrive(&mut self, trial: &Trial) -> Result<ControlFlow<Option<Outcome>>, guest::Error> {
+        Ok(match self.replay.run(&Until::step(trial.step))? {
+            Halt::Step => ControlFlow::Continue(()),
+            Halt::Interrupted => ControlFlow::Break(None),
+            _ => ControlFlow::Break(Some(Outcome::Failed)),
+        })
+    }
+
     /// How the trial comes out in a copy of the guest; nothing if there was no time for it.
     fn try_in_copy(
         &mut self,
         trial: &Trial,
         desk: &dyn Desk,
     ) -> Result<Option<Outcome>, guest::Error> {
-        match self.replay.run(&Until::step(trial.step))? {
-            Halt::Step => {}
-            Halt::Interrupted => return Ok(None),
-            _ => return Ok(Some(Outcome::Failed)),
+        if let ControlFlow::Break(outcome) = self.arrive(trial)? {
+            return Ok(outcome);
         }
         let before = self.output.borrow().len();
         let halt = self.replay.branch(|replay| {
@@ -231,10 +239,8 @@ impl<'a> Bench<'a> {
         trial: &Trial,
         desk: &dyn Desk,
     ) -> Result<Option<Outcome>, guest::Error> {
-        match self.replay.run(&Until::step(trial.step))? {
-            Halt::Step => {}
-            Halt::Interrupted => return Ok(None),
-            _ => return Ok(Some(Outcome::Failed)),
+        if let ControlFlow::Break(outcome) = self.arrive(trial)? {
+            return Ok(outcome);
         }
         let halt =
             apply(&mut self.replay, &trial.change).and_then(|()| self.replay.run(&Until::end()));

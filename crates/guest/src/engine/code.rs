@@ -50,7 +50,7 @@ impl Engine {
             );
             let is_stop = |at| armed.contains_key(&at);
             let mut block = decode(pc, most, &mut fetcher, &is_stop);
-            // What is observed is told with its flags.
+            // Instructions under observation are left as they are.
             if self.observed.is_empty() {
                 block.look_for_dead_flags(&mut fetcher, &is_stop);
             }

@@ -314,7 +314,8 @@ impl Superblock {
         is_stop: &dyn Fn(u64) -> bool,
     ) {
         let mut known: Option<(u64, u8)> = None;
-        for n in 0..self.insns.len() {
+        // At the last instruction all of the superblock is done, and there is nothing to correct.
+        for n in 0..self.insns.len().saturating_sub(1) {
             let (Flow::Branch { target, .. } | Flow::CountBranch { target }) = self.insns[n].flow
             else {
                 continue;
