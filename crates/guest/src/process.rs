@@ -386,8 +386,6 @@ pub(crate) fn set_affinity(pid: i32, mask: &[u8]) {
     }
 }
 
-/// Keeps the calling thread, and what it starts, on the CPU it is on: a ptrace stop costs twenty
-/// times less when tracer and guest share one.
 /// Lets the calling thread run on any CPU that the process may use but the one it is on.
 pub(crate) fn unpin_self() {
     // SAFETY: plain system calls on a live mask.
@@ -403,6 +401,8 @@ pub(crate) fn unpin_self() {
     }
 }
 
+/// Keeps the calling thread, and what it starts, on the CPU it is on: a ptrace stop costs twenty
+/// times less when tracer and guest share one.
 pub(crate) fn pin_self() {
     // SAFETY: plain system calls on a live mask.
     unsafe {

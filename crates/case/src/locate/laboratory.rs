@@ -1,48 +1,24 @@
-//! Experiments on failing runs: a value is changed, the run goes on, and its output is judged.
+//! Experiments on failing runs, on all CPUs.
 //!
-//! Each worker thread has a replay of its own on a CPU of its own. It walks the failing run once,
-//! from one place of change to the next, and tries each change in a copy of the guest. Without
-//! forking, each change is tried in a fresh replay from the beginning: the slow way, which must
-//! give the same results.
+//! Each worker thread has a CPU and a replay of its own, which stays from one sweep to the next: ptrace binds a guest
+//! to its thread, and a fresh replay takes as long as a hundred trials. A worker walks the failing run once in a
+//! sweep, from one place of change to the next, and tries each change in a copy of the guest. Without forking, each
+//! change is tried in a fresh replay from the beginning: the slow way, which must give the same results.
 
-use std::cell::RefCell;
-use std::collections::HashMap;
-use std::hash::{DefaultHasher, Hash, Hasher};
-use std::ops::ControlFlow;
-use std::path::PathBuf;
-use std::rc::Rc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::thread::Scope;
 
-use guest::{End, Halt, Limits, OutputKind, Replay, Until};
-use locate::{Change, Desk, Laboratory, Limit, Outcome, Trial};
+use locate::{Desk, Laboratory, Outcome, Trial};
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::Pid;
 
-use crate::debug::location_put;
-use crate::locate::compare::Compare;
+use crate::locate::bench::{Bench, Specimen, Task};
 use crate::locate::due::watch;
-use crate::locate::native::Wanted;
 
 /// Trials that a worker takes at a time.
-const BATCH: usize = 16;
-
-/// A failing run to experiment with.
-pub(crate) struct Specimen {
-    pub(crate) folder: PathBuf,
-    pub(crate) wanted: Wanted,
-    pub(crate) compare: Compare,
-    pub(crate) limits: Limits,
-    /// Where the user's compare command runs.
-    pub(crate) home: PathBuf,
-}
-
-pub(crate) struct Workshop {
-    pub(crate) specimens: Vec<Specimen>,
-    pub(crate) cpus: Vec<usize>,
-    pub(crate) fork: bool,
-}
+const BATCH: usize = 8;
 
 /// The CPUs that this process may use.
 pub(crate) fn cpus() -> Vec<usize> {
@@ -55,13 +31,69 @@ pub(crate) fn cpus() -> Vec<usize> {
     if list.is_empty() { vec![0] } else { list }
 }
 
-/// Limits that a run of `steps` steps and `output` bytes leaves plenty of room in.
-pub(crate) fn limits(steps: u64, seconds: f64, output: usize) -> Limits {
-    Limits {
-        steps: steps.saturating_mul(2).saturating_add(200_000),
-        time: Duration::from_secs_f64((seconds * 10.0).clamp(2.0, 60.0)),
-        output: (output as u64).saturating_mul(4).saturating_add(1 << 16),
-        memory: 256 << 20,
+/// Where the experiments are made. The workers go when it does.
+pub(crate) struct Workshop {
+    workers: Vec<(Sender<Job>, Arc<Bell>)>,
+    reports: Receiver<Report>,
+}
+
+struct Job {
+    run: usize,
+    tasks: Vec<Task>,
+}
+
+/// What a worker has to say of a job.
+struct Report {
+    worker: usize,
+    done: Vec<(usize, Outcome)>,
+    /// Trials that may not be of interest any more, since one mended something.
+    left: Vec<usize>,
+    result: Result<(), guest::Error>,
+}
+
+/// What stops a worker.
+#[derive(Default)]
+struct Bell {
+    rung: AtomicBool,
+    guest: Mutex<Option<Arc<AtomicBool>>>,
+}
+
+impl Bell {
+    fn set(&self, rung: bool) {
+        self.rung.store(rung, Ordering::SeqCst);
+        if let Ok(guest) = self.guest.lock()
+            && let Some(flag) = guest.as_ref()
+        {
+            flag.store(rung, Ordering::SeqCst);
+        }
+    }
+}
+
+impl Workshop {
+    pub(crate) fn open<'scope>(
+        scope: &'scope Scope<'scope, '_>,
+        specimens: &'scope [Specimen],
+        cpus: &[usize],
+        fork: bool,
+    ) -> Self {
+        let (report, reports) = channel();
+        let workers = cpus.iter().enumerate().map(|(number, &cpu)| {
+            let (send, jobs) = channel();
+            let bell = Arc::new(Bell::default());
+            let worker = Worker {
+                number,
+                specimens,
+                fork,
+                bell: bell.clone(),
+                report: report.clone(),
+            };
+            scope.spawn(move || worker.serve(cpu, jobs));
+            (send, bell)
+        });
+        Workshop {
+            workers: workers.collect(),
+            reports,
+        }
     }
 }
 
@@ -69,245 +101,160 @@ impl Laboratory for Workshop {
     type Error = guest::Error;
 
     fn sweep(&self, run: usize, trials: &[Trial], desk: &dyn Desk) -> Result<(), guest::Error> {
-        let next = AtomicUsize::new(0);
-        let trouble: Mutex<Option<guest::Error>> = Mutex::new(None);
-        let workers = self.cpus.len().min(trials.len().div_ceil(BATCH)).max(1);
-        // What stops the guest of each worker.
-        let bells: Vec<Bell> = (0..workers).map(|_| Bell::default()).collect();
-        let work = |cpu: usize, bell: &Bell| {
-            let mut set = CpuSet::new();
-            if set.set(cpu).is_ok() {
-                // On failure the workers share a CPU, which costs time only.
-                let _ = sched_setaffinity(Pid::from_raw(0), &set);
-            }
-            let result = self.work(run, trials, &next, desk, bell);
-            if let (Err(e), Ok(mut first)) = (result, trouble.lock()) {
-                first.get_or_insert(e);
-            }
-        };
-        let ring = || bells.iter().for_each(ring);
+        let workers = &self.workers;
+        let set = |rung: bool| workers.iter().for_each(|(_, bell)| bell.set(rung));
+        set(false);
+        let ring = || set(true);
         watch(&|| desk.stopped(), &ring, || {
-            std::thread::scope(|scope| {
-                for (&cpu, bell) in self.cpus.iter().zip(&bells) {
-                    scope.spawn(move || work(cpu, bell));
-                }
-            });
-        });
-        match trouble.into_inner() {
-            Ok(Some(e)) => Err(e),
-            _ => Ok(()),
-        }
-    }
-}
-
-/// The flag that stops the guest at work.
-type Bell = Mutex<Option<Arc<AtomicBool>>>;
-
-fn ring(bell: &Bell) {
-    if let Ok(bell) = bell.lock()
-        && let Some(flag) = bell.as_ref()
-    {
-        flag.store(true, Ordering::SeqCst);
+            self.hand_out(run, trials, desk, &ring)
+        })
     }
 }
 
 impl Workshop {
-    fn work(
+    fn hand_out(
         &self,
         run: usize,
         trials: &[Trial],
-        next: &AtomicUsize,
         desk: &dyn Desk,
-        bell: &Bell,
+        ring: &dyn Fn(),
     ) -> Result<(), guest::Error> {
-        let mut bench: Option<Bench<'_>> = None;
-        loop {
-            let begin = next.fetch_add(BATCH, Ordering::Relaxed);
-            if begin >= trials.len() {
+        let mut next = 0..trials.len();
+        let mut busy = 0;
+        let mut result = Ok(());
+        let mut hand = |worker: usize, left: Vec<usize>| {
+            let wanted = left
+                .into_iter()
+                .chain(&mut next)
+                .filter(|&n| desk.wanted(n));
+            let tasks: Vec<Task> = wanted
+                .take(BATCH)
+                .map(|n| Task {
+                    trial: n,
+                    step: trials[n].step,
+                    change: trials[n].change.clone(),
+                })
+                .collect();
+            !tasks.is_empty() && self.workers[worker].0.send(Job { run, tasks }).is_ok()
+        };
+        for worker in 0..self.workers.len() {
+            busy += usize::from(hand(worker, Vec::new()));
+        }
+        while busy > 0 {
+            let Ok(report) = self.reports.recv() else {
+                return result.and(Err(gone()));
+            };
+            busy -= 1;
+            for (trial, outcome) in report.done {
+                desk.done(trial, outcome);
+            }
+            if report.result.is_err() {
+                result = result.and(report.result);
+                ring();
+            } else if result.is_ok() && !desk.stopped() {
+                busy += usize::from(hand(report.worker, report.left));
+            }
+        }
+        result
+    }
+}
+
+fn gone() -> guest::Error {
+    guest::Error::Internal("a worker is gone".into())
+}
+
+struct Worker<'s> {
+    number: usize,
+    specimens: &'s [Specimen],
+    fork: bool,
+    bell: Arc<Bell>,
+    report: Sender<Report>,
+}
+
+impl Drop for Worker<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.tell(Vec::new(), Vec::new(), Err(gone()));
+        }
+    }
+}
+
+impl<'s> Worker<'s> {
+    fn tell(
+        &self,
+        done: Vec<(usize, Outcome)>,
+        left: Vec<usize>,
+        result: Result<(), guest::Error>,
+    ) {
+        // Nobody listens when all is over.
+        let _ = self.report.send(Report {
+            worker: self.number,
+            done,
+            left,
+            result,
+        });
+    }
+
+    fn serve(self, cpu: usize, jobs: Receiver<Job>) {
+        let mut set = CpuSet::new();
+        if set.set(cpu).is_ok() {
+            // On failure the workers share a CPU, which costs time only.
+            let _ = sched_setaffinity(Pid::from_raw(0), &set);
+        }
+        let mut bench = None;
+        for job in jobs {
+            let mut done = Vec::new();
+            let result = self.work(&job, &mut bench, &mut done);
+            let left = job.tasks[done.len()..].iter().map(|t| t.trial).collect();
+            self.tell(done, left, result);
+        }
+    }
+
+    fn open(&self, run: usize) -> Result<Bench<'s>, guest::Error> {
+        let opened = Bench::open(&self.specimens[run])?;
+        if let Ok(mut guest) = self.bell.guest.lock() {
+            *guest = Some(opened.interrupter());
+        }
+        Ok(opened)
+    }
+
+    /// Tries one after the other, up to the first that mends something.
+    fn work(
+        &self,
+        job: &Job,
+        bench: &mut Option<(usize, Bench<'s>)>,
+        done: &mut Vec<(usize, Outcome)>,
+    ) -> Result<(), guest::Error> {
+        let over = || self.bell.rung.load(Ordering::SeqCst);
+        for task in &job.tasks {
+            if over() {
                 return Ok(());
             }
-            let end = (begin + BATCH).min(trials.len());
-            for (i, trial) in trials[begin..end].iter().enumerate() {
-                if desk.stopped() {
-                    return Ok(());
-                }
-                if !desk.wanted(begin + i) {
-                    continue;
-                }
-                let this = match &mut bench {
-                    Some(b) if self.fork => b,
-                    slot => {
-                        // The old guest goes before the next one comes.
-                        slot.take();
-                        let opened = Bench::open(&self.specimens[run])?;
-                        if let Ok(mut bell) = bell.lock() {
-                            *bell = Some(opened.replay.interrupter());
-                        }
-                        slot.insert(opened)
-                    }
-                };
-                let outcome = if self.fork {
-                    this.try_in_copy(trial, desk)
-                } else {
-                    this.try_here(trial, desk)
-                };
-                let outcome = outcome.unwrap_or_else(|_| {
-                    // What is left of the guest is of no use.
-                    bench = None;
-                    Some(Outcome::Failed)
-                });
-                // One that was cut short has yet to be made.
-                let Some(outcome) = outcome else {
-                    return Ok(());
-                };
-                desk.done(begin + i, outcome);
+            // The old guest goes before the next one comes.
+            bench.take_if(|(run, b)| !self.fork || *run != job.run || !b.reaches(task.step));
+            let (_, this) = match bench {
+                Some(known) => known,
+                None => bench.insert((job.run, self.open(job.run)?)),
+            };
+            let outcome = if self.fork {
+                this.try_in_copy(task, &over)
+            } else {
+                this.try_here(task, &over)
+            };
+            let outcome = outcome.unwrap_or_else(|_| {
+                // What is left of the guest is of no use.
+                *bench = None;
+                Some(Outcome::Failed)
+            });
+            // One that was cut short has yet to be made.
+            let Some(outcome) = outcome else {
+                return Ok(());
+            };
+            done.push((task.trial, outcome));
+            if outcome == Outcome::Mended {
+                return Ok(());
             }
         }
+        Ok(())
     }
-}
-
-/// A failing run that stands at some step.
-struct Bench<'a> {
-    specimen: &'a Specimen,
-    replay: Replay,
-    output: Rc<RefCell<Vec<u8>>>,
-    /// What the user's command has said of outputs.
-    verdicts: HashMap<u64, bool>,
-}
-
-impl<'a> Bench<'a> {
-    fn open(specimen: &'a Specimen) -> Result<Self, guest::Error> {
-        let output: Rc<RefCell<Vec<u8>>> = Rc::default();
-        let sink = {
-            let output = output.clone();
-            Box::new(move |kind, bytes: &[u8]| {
-                if kind == OutputKind::Stdout {
-                    output.borrow_mut().extend_from_slice(bytes);
-                }
-            })
-        };
-        let mut replay = Replay::open(&specimen.folder, sink)?;
-        replay.limit(specimen.limits)?;
-        Ok(Bench {
-            specimen,
-            replay,
-            output,
-            verdicts: HashMap::new(),
-        })
-    }
-
-    /// Goes to where the trial changes something, or says how it comes out without getting there.
-    fn arrive(&mut self, trial: &Trial) -> Result<ControlFlow<Option<Outcome>>, guest::Error> {
-        Ok(match self.replay.run(&Until::step(trial.step))? {
-            Halt::Step => ControlFlow::Continue(()),
-            Halt::Interrupted => ControlFlow::Break(None),
-            _ => ControlFlow::Break(Some(Outcome::Failed)),
-        })
-    }
-
-    /// How the trial comes out in a copy of the guest; nothing if there was no time for it.
-    fn try_in_copy(
-        &mut self,
-        trial: &Trial,
-        desk: &dyn Desk,
-    ) -> Result<Option<Outcome>, guest::Error> {
-        if let ControlFlow::Break(outcome) = self.arrive(trial)? {
-            return Ok(outcome);
-        }
-        let before = self.output.borrow().len();
-        let halt = self.replay.branch(|replay| {
-            apply(replay, &trial.change)?;
-            replay.run(&Until::end())
-        });
-        let outcome = match halt {
-            Ok(halt) => Ok(self.judge(&halt, desk)),
-            // Something that an experiment may not do, or threads that do not come to where they changed.
-            Err(
-                guest::Error::Request(_)
-                | guest::Error::Unsupported(_)
-                | guest::Error::Unmapped(_)
-                | guest::Error::Diverged(_),
-            ) => Ok(Some(Outcome::Failed)),
-            Err(e) => Err(e),
-        };
-        self.output.borrow_mut().truncate(before);
-        outcome
-    }
-
-    fn try_here(
-        &mut self,
-        trial: &Trial,
-        desk: &dyn Desk,
-    ) -> Result<Option<Outcome>, guest::Error> {
-        if let ControlFlow::Break(outcome) = self.arrive(trial)? {
-            return Ok(outcome);
-        }
-        let halt =
-            apply(&mut self.replay, &trial.change).and_then(|()| self.replay.run(&Until::end()));
-        match halt {
-            Ok(halt) => Ok(self.judge(&halt, desk)),
-            Err(_) => Ok(Some(Outcome::Failed)),
-        }
-    }
-
-    fn judge(&mut self, halt: &Halt, desk: &dyn Desk) -> Option<Outcome> {
-        let status = match halt {
-            Halt::Ended(End::Exited(status)) => *status,
-            Halt::Ended(_) => return Some(Outcome::Crashed),
-            Halt::Limit("steps") => return Some(Outcome::Limited(Limit::Steps)),
-            Halt::Limit("time") => return Some(Outcome::Limited(Limit::Time)),
-            Halt::Limit(_) => return Some(Outcome::Limited(Limit::Output)),
-            Halt::Interrupted => return None,
-            _ => return Some(Outcome::Failed),
-        };
-        let s = self.specimen;
-        if s.wanted.status.is_some_and(|wanted| wanted != status) {
-            return Some(Outcome::Wrong);
-        }
-        let output = self.output.borrow();
-        let over = || desk.stopped();
-        let ask = || (s.compare).equal(&s.wanted.stdout, &output, &s.home, &over);
-        let equal = match &s.compare {
-            Compare::Command(_) => {
-                let mut hasher = DefaultHasher::new();
-                output.hash(&mut hasher);
-                let key = hasher.finish();
-                match self.verdicts.get(&key) {
-                    Some(known) => *known,
-                    None => {
-                        let equal = ask();
-                        if !equal && over() {
-                            return None;
-                        }
-                        self.verdicts.insert(key, equal);
-                        equal
-                    }
-                }
-            }
-            _ => ask(),
-        };
-        Some(if equal {
-            Outcome::Mended
-        } else {
-            Outcome::Wrong
-        })
-    }
-}
-
-/// Changes the stopped guest.
-fn apply(replay: &mut Replay, change: &Change) -> Result<(), guest::Error> {
-    let mut regs = replay.regs();
-    let mut writes = Vec::new();
-    match change {
-        Change::Branch(to) => regs.rip = *to,
-        Change::Set(list) => {
-            for &(location, value) in list {
-                location_put(&mut regs, &mut writes, location, value);
-            }
-        }
-    }
-    for (address, bytes) in &writes {
-        replay.write(*address, bytes)?;
-    }
-    replay.set_regs(&regs)
 }

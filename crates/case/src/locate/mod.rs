@@ -5,6 +5,7 @@
 //! the failing runs are searched for replacements that mend their output (`laboratory`), and the
 //! lines ranked. The technique itself is the crate `locate`; here are processes, files and reports.
 
+mod bench;
 pub(crate) mod compare;
 pub(crate) mod due;
 mod evidence;
@@ -37,8 +38,9 @@ pub use report::{
 };
 pub use suite::{Content, Expected, Suite, Test};
 
+use bench::{Specimen, limits};
 use due::Due;
-use laboratory::{Specimen, Workshop, limits};
+use laboratory::Workshop;
 use native::{Desk, Wanted};
 use observe::Observed;
 use report::Line;
@@ -200,24 +202,21 @@ pub(crate) fn locate(
             expected::keep(&observed.folders[t], wanted, compare, &suite.folder);
         }
     }
-    let workshop = Workshop {
-        specimens: searched
-            .iter()
-            .map(|&t| Specimen {
-                folder: observed.folders[t].clone(),
-                wanted: judged[t].wanted.clone().expect("searched tests have one"),
-                compare: suite.tests[t].compare.clone(),
-                limits: limits(
-                    observed.steps[t],
-                    tests[t].seconds,
-                    judged[t].wanted.as_ref().map_or(0, |w| w.stdout.len()),
-                ),
-                home: suite.folder.clone(),
-            })
-            .collect(),
-        cpus: cpus[..request.workers.unwrap_or(cpus.len()).clamp(1, cpus.len())].to_vec(),
-        fork: request.fork,
-    };
+    let specimens: Vec<Specimen> = searched
+        .iter()
+        .map(|&t| Specimen {
+            folder: observed.folders[t].clone(),
+            wanted: judged[t].wanted.clone().expect("searched tests have one"),
+            compare: suite.tests[t].compare.clone(),
+            limits: limits(
+                observed.steps[t],
+                tests[t].seconds,
+                judged[t].wanted.as_ref().map_or(0, |w| w.stdout.len()),
+            ),
+            home: suite.folder.clone(),
+        })
+        .collect();
+    let workers = request.workers.unwrap_or(cpus.len()).clamp(1, cpus.len());
     let runs: Vec<&::locate::Run> = searched.iter().map(|&t| &observed.runs[t]).collect();
     let statement = |entry: u32| observed.statements[entry as usize];
     let mut reduction = request.reduction;
@@ -243,12 +242,14 @@ pub(crate) fn locate(
         before,
         told: Mutex::new((search_begun, BTreeMap::new())),
     };
-    let complete = search
-        .go(&mut search_state, &workshop, &progress)
-        .map_err(|error| Error::Engine {
-            name: suite.name.clone(),
-            error,
-        });
+    let complete = std::thread::scope(|scope| {
+        let workshop = Workshop::open(scope, &specimens, &cpus[..workers], request.fork);
+        search.go(&mut search_state, &workshop, &progress)
+    });
+    let complete = complete.map_err(|error| Error::Engine {
+        name: suite.name.clone(),
+        error,
+    });
     let seconds = search_begun.elapsed().as_secs_f64();
     let mut failing: Vec<Failing> = Vec::new();
     for (n, &t) in searched.iter().enumerate() {
@@ -315,7 +316,7 @@ pub(crate) fn locate(
         full: search.full().max(search_state.tally.tried),
         seconds,
         per_second: (search_state.tally.tried - before) as f64 / seconds.max(1e-9),
-        workers: workshop.cpus.len(),
+        workers,
         operands: observed.profile.operands(),
         pointers: pointers(&observed.profile),
         overflowed: observed.profile.overflowed,

@@ -5,7 +5,8 @@ use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::sync_channel;
 use std::time::{Duration, Instant};
 
 use guest::{Halt, Launch, Recorder, Replay, Until};
@@ -130,34 +131,73 @@ pub(crate) fn observe(
         hot: 0,
     };
     let mut survey: Option<Survey> = None;
-    let mut due = &dues[1];
     let mut late = Vec::new();
-    for (at, n) in order(judged).into_iter().enumerate() {
-        let j = &judged[n];
-        audience.observing(at, judged.len());
-        if matches!(j.report.end, TestEnd::Timeout | TestEnd::Flood) {
-            out.notes.push(format!(
-                "test {} does not end and counts for nothing",
-                j.report.name
-            ));
-            continue;
+    let order = order(judged);
+    // Until one that fails has been seen, there is more time.
+    let has_failing = AtomicBool::new(false);
+    let due = || &dues[usize::from(!has_failing.load(Ordering::Relaxed))];
+    let (send, recorded) = sync_channel(1);
+    let ends = |n: usize| !matches!(judged[n].report.end, TestEnd::Timeout | TestEnd::Flood);
+    // While one is watched, the next is recorded.
+    let watched = std::thread::scope(|scope| {
+        let (order, due) = (&order, &due);
+        scope.spawn(move || {
+            for &n in order.iter().filter(|n| ends(**n)) {
+                let due = due();
+                // The engine pins its thread to a CPU, which the guest of the next would know.
+                let record = || record(store, request, n, &judged[n], due);
+                let done = (!due.over()).then(|| std::thread::scope(|s| s.spawn(record).join()));
+                if send.send(done).is_err() {
+                    return;
+                }
+            }
+        });
+        let recorded = recorded;
+        for (at, &n) in order.iter().enumerate() {
+            let j = &judged[n];
+            audience.observing(at, judged.len());
+            if !ends(n) {
+                out.notes.push(format!(
+                    "test {} does not end and counts for nothing",
+                    j.report.name
+                ));
+                continue;
+            }
+            let recorded = match recorded.recv() {
+                Ok(Some(Ok(recorded))) => Some(recorded?),
+                Ok(None) => None,
+                _ => return Err(Error::Internal("recording the tests failed".into())),
+            };
+            let look = Look {
+                store,
+                request,
+                test: n,
+                judged: j,
+                due: due(),
+            };
+            let seen = match recorded {
+                Some(recorded) => look.see(recorded, &mut survey, &mut out)?,
+                None => false,
+            };
+            if !seen {
+                late.push(j.report.name.as_str());
+            } else if !j.report.passed && out.seen[n] {
+                has_failing.store(true, Ordering::Relaxed);
+            }
         }
-        let look = Look {
-            store,
-            request,
-            test: n,
-            judged: j,
-            due,
-        };
-        if due.over() || !look.see(&mut survey, &mut out)? {
-            late.push(j.report.name.as_str());
-        } else if !j.report.passed && out.seen[n] {
-            due = &dues[0];
+        Ok(())
+    });
+    if let Err(e) = watched {
+        // Some may have been recorded meanwhile.
+        for &n in order.iter().filter(|n| !out.seen[**n]) {
+            let name = recording_name(&request.suite.name, &judged[n].report.name);
+            let _ = store.delete(&name);
         }
+        return Err(e);
     }
     let mut failing = judged.iter().zip(&out.seen).filter(|j| !j.0.report.passed);
     if !late.is_empty() && !failing.any(|(_, seen)| *seen) {
-        return Err(due.error("a failing test had been recorded"));
+        return Err(due().error("a failing test had been recorded"));
     }
     if !late.is_empty() {
         out.notes.push(format!(
@@ -190,23 +230,17 @@ struct Look<'a> {
 }
 
 impl Look<'_> {
-    /// Records the test and watches its replay. False if there was no time for it.
-    fn see(&self, survey: &mut Option<Survey>, out: &mut Observed) -> Result<bool, Error> {
+    /// Watches the replay of the test, if it could be recorded. False if there was no time for it.
+    fn see(
+        &self,
+        recorded: Option<Recorded>,
+        survey: &mut Option<Survey>,
+        out: &mut Observed,
+    ) -> Result<bool, Error> {
         let (report, store) = (&self.judged.report, self.store);
         let suite = &self.request.suite;
         let searches = matches!(self.request.method, Method::Replacement(_));
         let name = recording_name(&suite.name, &report.name);
-        // It has ended natively, and the engine is not that much slower.
-        let patience = Duration::from_secs_f64(suite.tests[self.test].seconds * 10.0 + 5.0);
-        let patience = self.due.before(Instant::now() + patience);
-        let recorded = record(
-            store,
-            self.request,
-            self.test,
-            self.judged,
-            &name,
-            &patience,
-        )?;
         let Some(recorded) = recorded else {
             store.delete(&name)?;
             if !self.due.over() {
@@ -217,6 +251,10 @@ impl Look<'_> {
             }
             return Ok(!self.due.over());
         };
+        if self.due.over() {
+            store.delete(&name)?;
+            return Ok(false);
+        }
         let (folder, steps, threads) = (recorded.folder, recorded.steps, recorded.threads);
         let done = self.watch(&folder, steps, survey, out);
         if searches && !report.passed && threads > 1 {
@@ -345,11 +383,14 @@ fn record(
     request: &LocateRequest,
     n: usize,
     j: &Judged,
-    name: &str,
     due: &Due<'_>,
 ) -> Result<Option<Recorded>, Error> {
     let suite = &request.suite;
     let test = &suite.tests[n];
+    let name = &recording_name(&suite.name, &j.report.name);
+    // It has ended natively, and the engine is not that much slower.
+    let patience = Duration::from_secs_f64(test.seconds * 10.0 + 5.0);
+    let due = due.before(Instant::now() + patience);
     store.make_room(name)?;
     let disk = |e| Error::Folder(j.desk.folder.clone(), e);
     let stream = |f: File| Some(Arc::new(OwnedFd::from(f)));
