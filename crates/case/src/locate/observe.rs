@@ -119,7 +119,7 @@ pub(crate) fn observe(
     audience: &dyn LocateAudience,
     dues: &[Due<'_>; 2],
 ) -> Result<Observed, Error> {
-    let mut out = Observed {
+    let out = Observed {
         profile: Profile::default(),
         runs: vec![Run::default(); judged.len()],
         seen: vec![false; judged.len()],
@@ -130,63 +130,57 @@ pub(crate) fn observe(
         notes: Vec::new(),
         hot: 0,
     };
-    let mut survey: Option<Survey> = None;
-    let mut late = Vec::new();
-    let order = order(judged);
+    let mut watcher = Watcher {
+        store,
+        request,
+        judged,
+        survey: None,
+        late: Vec::new(),
+        out,
+    };
     // Until one that fails has been seen, there is more time.
     let has_failing = AtomicBool::new(false);
     let due = || &dues[usize::from(!has_failing.load(Ordering::Relaxed))];
-    let (send, recorded) = sync_channel(1);
-    let ends = |n: usize| !matches!(judged[n].report.end, TestEnd::Timeout | TestEnd::Flood);
-    // While one is watched, the next is recorded.
+    let order = order(judged);
+    // The engine pins its thread to a CPU, which the guest of the next recording would know.
+    let recorded = |n: usize| {
+        let (j, due) = (&judged[n], due());
+        let unending = matches!(j.report.end, TestEnd::Timeout | TestEnd::Flood);
+        if unending || due.over() {
+            return Ok(Recording::Missing { unending });
+        }
+        let record = || record(store, request, n, j, due);
+        std::thread::scope(|s| s.spawn(record).join())
+            .unwrap_or_else(|_| Err(Error::Internal("recording a test failed".into())))
+    };
+    let mut watch = |at: usize, n: usize, recording: Result<Recording, Error>| {
+        audience.observing(at, judged.len());
+        watcher.see(n, recording?, due())?;
+        if !judged[n].report.passed && watcher.out.seen[n] {
+            has_failing.store(true, Ordering::Relaxed);
+        }
+        Ok(())
+    };
+    // The first fails, and everything waits for that. Of the others, while one is watched, the next is recorded.
+    let (first, rest) = order.split_at(order.len().min(1));
     let watched = std::thread::scope(|scope| {
-        let (order, due) = (&order, &due);
-        scope.spawn(move || {
-            for &n in order.iter().filter(|n| ends(**n)) {
-                let due = due();
-                // The engine pins its thread to a CPU, which the guest of the next would know.
-                let record = || record(store, request, n, &judged[n], due);
-                let done = (!due.over()).then(|| std::thread::scope(|s| s.spawn(record).join()));
-                if send.send(done).is_err() {
-                    return;
-                }
-            }
-        });
-        let recorded = recorded;
-        for (at, &n) in order.iter().enumerate() {
-            let j = &judged[n];
-            audience.observing(at, judged.len());
-            if !ends(n) {
-                out.notes.push(format!(
-                    "test {} does not end and counts for nothing",
-                    j.report.name
-                ));
-                continue;
-            }
-            let recorded = match recorded.recv() {
-                Ok(Some(Ok(recorded))) => Some(recorded?),
-                Ok(None) => None,
-                _ => return Err(Error::Internal("recording the tests failed".into())),
-            };
-            let look = Look {
-                store,
-                request,
-                test: n,
-                judged: j,
-                due: due(),
-            };
-            let seen = match recorded {
-                Some(recorded) => look.see(recorded, &mut survey, &mut out)?,
-                None => false,
-            };
-            if !seen {
-                late.push(j.report.name.as_str());
-            } else if !j.report.passed && out.seen[n] {
-                has_failing.store(true, Ordering::Relaxed);
-            }
+        for &n in first {
+            watch(0, n, recorded(n))?;
+        }
+        let (send, receive) = sync_channel(1);
+        let recorded = &recorded;
+        scope.spawn(move || rest.iter().all(|&n| send.send(recorded(n)).is_ok()));
+        for ((at, &n), recording) in (1..).zip(rest).zip(receive) {
+            watch(at, n, recording)?;
         }
         Ok(())
     });
+    let Watcher {
+        mut out,
+        late,
+        survey,
+        ..
+    } = watcher;
     if let Err(e) = watched {
         // Some may have been recorded meanwhile.
         for &n in order.iter().filter(|n| !out.seen[**n]) {
@@ -220,45 +214,59 @@ pub(crate) fn observe(
     Ok(out)
 }
 
-/// One test that is looked at.
-struct Look<'a> {
-    store: &'a Store,
-    request: &'a LocateRequest,
-    test: usize,
-    judged: &'a Judged,
-    due: &'a Due<'a>,
+/// What became of recording a test.
+enum Recording {
+    Made(Recorded),
+    /// It went on for too long, or it was due.
+    CutShort,
+    /// There was no time for it, or it would not end.
+    Missing {
+        unending: bool,
+    },
 }
 
-impl Look<'_> {
-    /// Watches the replay of the test, if it could be recorded. False if there was no time for it.
-    fn see(
-        &self,
-        recorded: Option<Recorded>,
-        survey: &mut Option<Survey>,
-        out: &mut Observed,
-    ) -> Result<bool, Error> {
-        let (report, store) = (&self.judged.report, self.store);
-        let suite = &self.request.suite;
-        let searches = matches!(self.request.method, Method::Replacement(_));
-        let name = recording_name(&suite.name, &report.name);
-        let Some(recorded) = recorded else {
-            store.delete(&name)?;
-            if !self.due.over() {
-                let name = &report.name;
-                out.notes.push(format!(
-                    "test {name} does not end when it is recorded, and counts for nothing"
+/// Looks at one test after the other.
+struct Watcher<'a> {
+    store: &'a Store,
+    request: &'a LocateRequest,
+    judged: &'a [Judged],
+    survey: Option<Survey>,
+    /// Tests for which there was no time.
+    late: Vec<&'a str>,
+    out: Observed,
+}
+
+impl Watcher<'_> {
+    /// Watches the replay of a test.
+    fn see(&mut self, n: usize, recording: Recording, due: &Due<'_>) -> Result<(), Error> {
+        let report = &self.judged[n].report;
+        let name = recording_name(&self.request.suite.name, &report.name);
+        let recorded = match recording {
+            Recording::Made(recorded) if !due.over() => recorded,
+            Recording::Missing { unending: true } => {
+                self.out.notes.push(format!(
+                    "test {} does not end and counts for nothing",
+                    report.name
                 ));
+                return Ok(());
             }
-            return Ok(!self.due.over());
+            Recording::CutShort if !due.over() => {
+                self.out.notes.push(format!(
+                    "test {} does not end when it is recorded, and counts for nothing",
+                    report.name
+                ));
+                return self.store.delete(&name);
+            }
+            Recording::Made(_) | Recording::CutShort | Recording::Missing { .. } => {
+                self.late.push(&report.name);
+                return self.store.delete(&name);
+            }
         };
-        if self.due.over() {
-            store.delete(&name)?;
-            return Ok(false);
-        }
-        let (folder, steps, threads) = (recorded.folder, recorded.steps, recorded.threads);
-        let done = self.watch(&folder, steps, survey, out);
+        let searches = matches!(self.request.method, Method::Replacement(_));
+        let (folder, threads) = (recorded.folder, recorded.threads);
+        let done = self.watch(n, &folder, recorded.steps, due);
         if searches && !report.passed && threads > 1 {
-            out.notes.push(format!(
+            self.out.notes.push(format!(
                 "test {} has {threads} threads: what would change their order cannot be tried",
                 report.name
             ));
@@ -266,39 +274,39 @@ impl Look<'_> {
         let run = match done {
             Ok(Some(run)) => run,
             Ok(None) => {
-                store.delete(&name)?;
-                return Ok(false);
+                self.late.push(&report.name);
+                return self.store.delete(&name);
             }
             Err(error) => return Err(Error::Engine { name, error }),
         };
-        if survey.as_ref().is_none_or(|s| s.ranges.is_empty()) {
-            store.delete(&name)?;
-            return Err(Error::NoLines(suite.program.clone()));
+        if self.survey.as_ref().is_none_or(|s| s.ranges.is_empty()) {
+            return Err(Error::NoLines(self.request.suite.program.clone()));
         }
-        out.runs[self.test] = run;
-        out.seen[self.test] = true;
-        out.steps[self.test] = steps;
         if report.passed || !searches {
-            store.delete(&name)?;
+            self.store.delete(&name)?;
         }
-        out.folders[self.test] = folder;
-        Ok(true)
+        let out = &mut self.out;
+        out.runs[n] = run;
+        out.seen[n] = true;
+        out.steps[n] = recorded.steps;
+        out.folders[n] = folder;
+        Ok(())
     }
 
     fn watch(
-        &self,
+        &mut self,
+        n: usize,
         folder: &Path,
         steps: u64,
-        survey: &mut Option<Survey>,
-        out: &mut Observed,
+        due: &Due<'_>,
     ) -> Result<Option<Run>, guest::Error> {
-        if survey.is_none() {
-            *survey = look_around(folder, self.due)?;
+        if self.survey.is_none() {
+            self.survey = look_around(folder, due)?;
         }
-        let Some(survey) = survey else {
+        let Some(survey) = &self.survey else {
             return Ok(None);
         };
-        let passes = self.judged.report.passed;
+        let passes = self.judged[n].report.passed;
         if matches!(self.request.method, Method::Replacement(_)) {
             let keep = match (passes, self.request.instances) {
                 (true, _) => 0,
@@ -310,17 +318,17 @@ impl Look<'_> {
                 keep,
                 passes,
                 long: steps > LONG,
-                due: self.due,
+                due,
             };
-            return watching.watch(folder, out);
+            return watching.watch(folder, &mut self.out);
         }
-        let Some(times) = times(folder, self.due)? else {
+        let Some(times) = times(folder, due)? else {
             return Ok(None);
         };
         let mut run = Run::default();
         for (&pc, &times) in &times {
             let code = |pc| survey.code(pc);
-            out.profile.cover(&mut run, pc, times, &code);
+            self.out.profile.cover(&mut run, pc, times, &code);
         }
         Ok(Some(run))
     }
@@ -377,14 +385,14 @@ struct Recorded {
     threads: usize,
 }
 
-/// Records one test; nothing if it had to be ended because it was due.
+/// Records one test.
 fn record(
     store: &Store,
     request: &LocateRequest,
     n: usize,
     j: &Judged,
     due: &Due<'_>,
-) -> Result<Option<Recorded>, Error> {
+) -> Result<Recording, Error> {
     let suite = &request.suite;
     let test = &suite.tests[n];
     let name = &recording_name(&suite.name, &j.report.name);
@@ -424,7 +432,7 @@ fn record(
     let end = killer(recorder.pid());
     let done = due.watch(&end, || recorder.run());
     if due.over() {
-        return Ok(None);
+        return Ok(Recording::CutShort);
     }
     let done = done.map_err(|error| Error::Engine {
         name: name.to_owned(),
@@ -438,7 +446,7 @@ fn record(
     meta.threads = done.threads.iter().map(ThreadInfo::from).collect();
     meta.write(&place.folder)
         .map_err(|e| Error::Folder(place.folder.clone(), e))?;
-    Ok(Some(Recorded {
+    Ok(Recording::Made(Recorded {
         folder: place.folder.clone(),
         steps: figures.steps,
         threads: meta.threads.len(),
