@@ -36,6 +36,17 @@ int main(void)
             ;
     if (choice == 4)
         raise(SIGTERM);
+    if (choice == 5) {
+        printf("%ld ", (long)lseek(in, -2, SEEK_CUR));
+        printf("%ld ", (long)lseek(in, -20, SEEK_CUR));
+        printf("%ld ", (long)lseek(in, 5, SEEK_SET));
+        printf("%d ", close(0));
+        printf("%d ", close(0));
+        read(in, text, 3);
+        int low = open("$DIR/in", O_RDONLY);
+        printf("%.3s %d %ld\n", text, low, (long)lseek(in, -1, SEEK_END));
+        return 5;
+    }
     long n = read(in, text, 20);
     printf("left with %ld: %.6s\n", n, text);
     int out = open("$DIR/out", O_RDWR | O_CREAT | O_TRUNC, 0600);
@@ -123,6 +134,15 @@ fn the_world_is_private() {
             "{name} in {denials:?}"
         );
     }
+}
+
+/// Some calls are answered before the descriptors are open in the guest's process; it must not see a difference.
+#[test]
+fn descriptors_are_where_they_should_be() {
+    let (halt, text, _, departed) = departed(5, Limits::default());
+    assert!(departed);
+    assert_eq!(text, "2 -1 5 0 -1 fgh 0 9\n");
+    assert_eq!(halt, Halt::Ended(End::Exited(5)));
 }
 
 #[test]
