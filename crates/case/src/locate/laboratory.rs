@@ -31,6 +31,15 @@ pub(crate) fn cpus() -> Vec<usize> {
     if list.is_empty() { vec![0] } else { list }
 }
 
+/// Lets the calling thread, and what it starts, run on these CPUs only.
+pub(crate) fn stay_on(cpus: &[usize]) {
+    let mut set = CpuSet::new();
+    // A failure costs time only.
+    if cpus.iter().all(|&cpu| set.set(cpu).is_ok()) {
+        let _ = sched_setaffinity(Pid::from_raw(0), &set);
+    }
+}
+
 /// Where the experiments are made. The workers go when it does.
 pub(crate) struct Workshop {
     workers: Vec<(Sender<Job>, Arc<Bell>)>,
@@ -196,11 +205,7 @@ impl<'s> Worker<'s> {
     }
 
     fn serve(self, cpu: usize, jobs: Receiver<Job>) {
-        let mut set = CpuSet::new();
-        if set.set(cpu).is_ok() {
-            // On failure the workers share a CPU, which costs time only.
-            let _ = sched_setaffinity(Pid::from_raw(0), &set);
-        }
+        stay_on(&[cpu]);
         let mut bench = None;
         for job in jobs {
             let mut done = Vec::new();

@@ -145,7 +145,7 @@ pub(crate) fn locate(
     let cpus = laboratory::cpus();
     // The engine pins its thread to a CPU; this one stays free.
     let observed = std::thread::scope(|scope| {
-        let look = || observe::observe(store, request, &judged, audience, &dues);
+        let look = || observe::observe(store, request, &judged, audience, &dues, &cpus);
         scope
             .spawn(look)
             .join()

@@ -13,6 +13,7 @@ use guest::{Halt, Launch, Recorder, Replay, Until};
 use locate::{Address, Event, Observer, Profile, Run, Statement};
 
 use super::due::{Due, killer};
+use super::laboratory::stay_on;
 use super::report::Line;
 use super::{Folders, Judged, LocateAudience, LocateRequest, Method, TestEnd, recording_name};
 use crate::Error;
@@ -118,6 +119,7 @@ pub(crate) fn observe(
     judged: &[Judged],
     audience: &dyn LocateAudience,
     dues: &[Due<'_>; 2],
+    cpus: &[usize],
 ) -> Result<Observed, Error> {
     let out = Observed {
         profile: Profile::default(),
@@ -142,7 +144,7 @@ pub(crate) fn observe(
     let has_failing = AtomicBool::new(false);
     let due = || &dues[usize::from(!has_failing.load(Ordering::Relaxed))];
     let order = order(judged);
-    // The engine pins its thread to a CPU, which the guest of the next recording would know.
+    // The engine pins its thread to a CPU, which the guest of the next recording would learn.
     let recorded = |n: usize| {
         let (j, due) = (&judged[n], due());
         let unending = matches!(j.report.end, TestEnd::Timeout | TestEnd::Flood);
@@ -169,7 +171,11 @@ pub(crate) fn observe(
         }
         let (send, receive) = sync_channel(1);
         let recorded = &recorded;
-        scope.spawn(move || rest.iter().all(|&n| send.send(recorded(n)).is_ok()));
+        scope.spawn(move || {
+            // Not only where the engine has pinned the parent.
+            stay_on(cpus);
+            rest.iter().all(|&n| send.send(recorded(n)).is_ok())
+        });
         for ((at, &n), recording) in (1..).zip(rest).zip(receive) {
             watch(at, n, recording)?;
         }
