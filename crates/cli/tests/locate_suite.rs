@@ -281,6 +281,39 @@ fn experiments_are_kept_in_bounds() {
     assert_eq!(fs::read_to_string(&outside).expect("it is there"), "0");
 }
 
+/// Numbers are shown as what they are.
+#[test]
+fn floating_point_in_the_evidence() {
+    let place = Place::new();
+    let text = r#"#include <stdio.h>
+#include <stdlib.h>
+static double half(double of, int odd)
+{
+    double by = 2;
+    if (odd)
+        by = 4;
+    return of / by;
+}
+int main(int argc, char **argv)
+{
+    printf("%.9f\n", half(atof(argv[1]), argc > 3));
+    return 0;
+}
+"#;
+    place.build("half", text, &["-g", "-O0"]);
+    let mut suite = "program = \"half\"\ncompare = { tolerance = 1e-6 }\n".to_owned();
+    for (args, expected) in [("3 x x", "1.5"), ("3", "1.5000001"), ("8 x", "4")] {
+        suite += &format!("[[test]]\nargs = \"{args}\"\nexpected = \"{expected}\"\n");
+    }
+    let report = locate(&place, &suite, &["--top", "20"]);
+    assert_eq!(failing(&report).len(), 1);
+    let lines = report["ranking"].as_array().expect("lines").iter();
+    let evidence = lines.flat_map(|l| l["evidence"].as_array().expect("evidence"));
+    let mut values = evidence.flat_map(|e| e["values"].as_array().expect("values"));
+    let halves = |v: &serde_json::Value| v["name"] == "by" && v["was"] == "4" && v["with"] == "2";
+    assert!(values.any(halves), "{report}");
+}
+
 #[test]
 fn several_threads() {
     let place = Place::new();

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use guest::{Halt, Replay, Until};
-use iced_x86::{Formatter, GasFormatter};
+use iced_x86::{Formatter, GasFormatter, MemorySize};
 use locate::trials::register_name;
 use locate::{Change, Ivmp, Location, Run, SearchState, Statement, signed};
 
@@ -104,12 +104,10 @@ fn explain_run(
         if replay.run(&Until::step(ivmp.step))? != Halt::Step {
             break;
         }
-        let values = look(&mut replay, |m| values(m, ivmp, observed, run))?;
-        let entry = observed
-            .profile
-            .entries
-            .iter()
-            .find(|e| e.shape.pc == ivmp.pc);
+        let mut entries = observed.profile.entries.iter();
+        let entry = entries.find(|e| e.shape.pc == ivmp.pc);
+        let format = entry.map(|e| e.shape.instruction().memory_size());
+        let values = look(&mut replay, |m| values(m, ivmp, format, observed, run))?;
         let mut instruction = String::new();
         if let Some(entry) = entry {
             GasFormatter::new().format(entry.shape.instruction(), &mut instruction);
@@ -171,7 +169,14 @@ fn option(ivmp: &Ivmp, observed: &Observed, is_call: bool) -> Vec<String> {
     vec!["--switch".to_owned(), format!("{place}#{}", ivmp.nth)]
 }
 
-fn values(m: &Moment<'_>, ivmp: &Ivmp, observed: &Observed, run: &Run) -> Vec<ValueChange> {
+/// `format` is that of the memory which the instruction accesses.
+fn values(
+    m: &Moment<'_>,
+    ivmp: &Ivmp,
+    format: Option<MemorySize>,
+    observed: &Observed,
+    run: &Run,
+) -> Vec<ValueChange> {
     let Change::Set(list) = &ivmp.change else {
         return Vec::new();
     };
@@ -186,17 +191,23 @@ fn values(m: &Moment<'_>, ivmp: &Ivmp, observed: &Observed, run: &Run) -> Vec<Va
             Location::Memory { address, .. } => format!("memory at {address:#x}"),
             Location::Register { number, size, high } => register_name(number, size, high),
         });
+        let format = format.filter(|_| matches!(location, Location::Memory { .. }));
         ValueChange {
             name,
             is_variable: variable.is_some(),
-            was: show(was, size),
-            with: show(value, size),
+            was: show(was, size, format),
+            with: show(value, size, format),
         }
     };
     list.iter().zip(&ivmp.original).map(change).collect()
 }
 
-fn show(value: u64, size: u8) -> String {
+fn show(value: u64, size: u8, format: Option<MemorySize>) -> String {
+    match format {
+        Some(MemorySize::Float64) => return f64::from_bits(value).to_string(),
+        Some(MemorySize::Float32) => return f32::from_bits(value as u32).to_string(),
+        _ => {}
+    }
     let n = signed(value, size);
     match u8::try_from(n) {
         Ok(c) if size == 1 && (c.is_ascii_graphic() || c == b' ') => format!("{n} '{}'", c as char),
