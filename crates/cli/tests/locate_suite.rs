@@ -422,10 +422,14 @@ int main(int argc, char **argv)
     int n = atoi(argv[1]);
     if (argc > 2) {
         int fd = open(argv[2], O_WRONLY | O_CREAT | O_APPEND, 0666);
-        write(fd, "x", 1);
-        if (lseek(fd, 0, SEEK_END) == 2)
-            for (;;)
-                ;
+        int second = lseek(fd, 0, SEEK_END) == 1;
+        int child = second && fork() == 0;
+        if (child)
+            fork();
+        else
+            write(fd, "x", 1);
+        while (second)
+            usleep(1000);
     }
     printf("%d\n", n + 1);
     return 0;

@@ -3,6 +3,8 @@
 //! Whatever takes long (a test, a recording, a replay) knows nothing of that. So a second thread looks at the clock
 //! meanwhile, and ends what is under way.
 
+use std::collections::BTreeSet;
+use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -114,15 +116,51 @@ fn end(child: &mut Child) {
     let _ = child.wait();
 }
 
-/// Something that ends a child that has not been waited for.
+/// Something that ends a child that has not been waited for, with all that it has started.
 pub(crate) fn killer(pid: i32) -> impl Fn() + Sync {
     // The number may be somebody else's when the time is up.
     let child = Pid::from_raw(pid).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
     move || {
-        if let Some(child) = &child {
-            let _ = pidfd_send_signal(child, Signal::KILL);
+        let Some(child) = &child else { return };
+        // Looked for while their parent is there; nobody knows whose they were afterwards.
+        let others = descendants(pid);
+        let _ = pidfd_send_signal(child, Signal::KILL);
+        for other in &others {
+            let _ = pidfd_send_signal(other, Signal::KILL);
         }
     }
+}
+
+/// The children of a process, and theirs.
+fn descendants(pid: i32) -> Vec<OwnedFd> {
+    let mut parents = BTreeSet::from([pid]);
+    let mut out = Vec::new();
+    let listed = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let numbers = listed.filter_map(|e| e.file_name().to_str()?.parse().ok());
+    let all: Vec<(i32, i32)> = numbers.filter_map(|n| Some((n, parent(n)?))).collect();
+    loop {
+        let known = parents.len();
+        for &(child, of) in &all {
+            if parents.contains(&of) && parents.insert(child) {
+                let fd = Pid::from_raw(child).map(|p| pidfd_open(p, PidfdFlags::empty()));
+                // It may have ended, and another have its number.
+                out.extend(
+                    fd.and_then(Result::ok)
+                        .filter(|_| parent(child) == Some(of)),
+                );
+            }
+        }
+        if parents.len() == known {
+            return out;
+        }
+    }
+}
+
+fn parent(pid: i32) -> Option<i32> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name before may have anything in it.
+    let rest = &stat[stat.rfind(')')? + 1..];
+    rest.split_whitespace().nth(1)?.parse().ok()
 }
 
 /// When the tests must have been seen, and when one of those that fail, without which there is nothing to say.
