@@ -45,6 +45,9 @@ usage: cargo xtask <verb>
   bench locate [--json] [FILTER]    replacements per second, time per fault, share of the full search
   bench check [--json] [--runs N] [FILTER]
                                     what looking for faults costs, beside Memcheck and AddressSanitizer
+  bench debug [--json] [FILTER]     stops, checkpoints and going back, beside gdb
+  bench slice [--json] [FILTER]     slices by the length of the run
+  bench trace [--json] [FILTER]     what writing and reading the tape costs, beside lackey and gdb
   bench engine [--json] [--runs N] [FILTER]
                                     CPU and wall time against native and `valgrind --tool=none`
   bench threads [--json] [--runs N] [FILTER]

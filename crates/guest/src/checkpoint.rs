@@ -153,6 +153,7 @@ impl Replay {
         self.engine.tracee = c.tracee;
         self.engine.memory = Memory::of(c.tracee.0);
         self.engine.restore(&c.kept);
+        self.engine.check_constants()?;
         self.engine.can_deliver = false;
         let running = self.engine.copy()?;
         self.objects = self.engine.separate(running, &c.objects)?;
@@ -218,6 +219,7 @@ impl Replay {
             self.engine.restore_same_space(&original.kept);
         } else {
             self.engine.restore(&original.kept);
+            self.engine.check_constants()?;
         }
         self.engine.can_deliver = false;
         self.engine.map_missing_regions(&original.kept)?;

@@ -15,7 +15,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use crate::alias::Aliases;
 use crate::cache::{BlockId, Cache};
 use crate::layout::{Layout, REGION_SIZE, slot};
-use crate::maps::{Maps, Protection};
+use crate::maps::{Mapping, Maps, Protection};
 use crate::memory::Memory;
 use crate::ptrace::{Resume, Tracee, UserRegs, Wait};
 use crate::signals::{Disposition, Dispositions, LastFault};
@@ -104,6 +104,10 @@ pub(crate) struct CodeBytes {
     pub(crate) pages: FxHashMap<u64, Box<[u8; 4096]>>,
     /// Pages read that the guest could change unseen; they are read again each time.
     unguarded: Vec<u64>,
+    /// Pages of data that the guest cannot write, of which translated code makes use.
+    pub(crate) constants: FxHashMap<u64, Box<[u8; 4096]>>,
+    /// Where the guest's reads must be seen.
+    watched: Vec<(u64, u64)>,
     window: Vec<u8>,
 }
 
@@ -239,6 +243,32 @@ impl Fetch for Fetcher<'_> {
         }
         window
     }
+
+    fn constant(&mut self, addr: u64) -> Option<u64> {
+        let (page, offset) = (addr >> 12, (addr & 4095) as usize);
+        let overlaps = |w: &(u64, u64)| w.0 < addr + 8 && addr < w.1;
+        if self.code.watched.iter().any(overlaps) {
+            return None;
+        }
+        if !self.code.constants.contains_key(&page) {
+            let m = self.maps.find(addr)?;
+            if !is_constant(m) || self.protected.contains_key(&page) {
+                return None;
+            }
+            let mut bytes = Box::new([0; 4096]);
+            if self.memory.read(page << 12, &mut bytes[..]) != 4096 {
+                return None;
+            }
+            self.code.constants.insert(page, bytes);
+        }
+        let word = self.code.constants[&page].get(offset..offset + 8)?;
+        Some(u64::from_le_bytes(word.try_into().ok()?))
+    }
+}
+
+/// The guest cannot write there, nor can anybody else.
+fn is_constant(m: &Mapping) -> bool {
+    m.is_file() && !m.shared && m.protection.read && !m.protection.write
 }
 
 impl Engine {
@@ -254,6 +284,8 @@ impl Engine {
             code: CodeBytes {
                 pages: FxHashMap::default(),
                 unguarded: Vec::new(),
+                constants: FxHashMap::default(),
+                watched: Vec::new(),
                 window: Vec::new(),
             },
             aliases: Aliases::default(),
@@ -319,11 +351,44 @@ impl Engine {
         if self.epoch != kept.epoch || self.protected != kept.protected {
             self.cache.clear();
             self.code.pages.clear();
+            self.code.constants.clear();
             self.epoch += 1;
         }
         if self.protected != kept.protected {
             self.protected = kept.protected.clone();
         }
+    }
+
+    /// The process has been exchanged for an earlier or later one: what translated code takes as constant may not
+    /// have been settled there.
+    pub(crate) fn check_constants(&mut self) -> Result<(), Error> {
+        if self.code.constants.is_empty() {
+            return Ok(());
+        }
+        self.refresh_maps()?;
+        let mut constants = std::mem::take(&mut self.code.constants);
+        let mut now = [0; 4096];
+        constants.retain(|&page, bytes| {
+            let at = page << 12;
+            let holds = self.maps.find(at).is_some_and(is_constant)
+                && self.memory.read(at, &mut now) == 4096
+                && **bytes == now;
+            if !holds {
+                // What else was translated is right in both, so this is no other epoch.
+                self.cache.retire(at, at + 4096);
+            }
+            holds
+        });
+        self.code.constants = constants;
+        Ok(())
+    }
+
+    /// Has all reads of these ranges be carried out.
+    pub(crate) fn watch_reads(&mut self, ranges: Vec<(u64, u64)>) {
+        for &(start, end) in &ranges {
+            self.cache.retire(start, end);
+        }
+        self.code.watched = ranges;
     }
 
     fn space_changed(&mut self) {
@@ -440,9 +505,9 @@ impl Engine {
         if self.cache.retire(start, end) {
             self.epoch += 1;
         }
-        self.code
-            .pages
-            .retain(|&p, _| p < start >> 12 || p > (end.max(1) - 1) >> 12);
+        let outside = |p: u64| p < start >> 12 || p > (end.max(1) - 1) >> 12;
+        self.code.pages.retain(|&p, _| outside(p));
+        self.code.constants.retain(|&p, _| outside(p));
         self.protected
             .retain(|&p, _| p < start >> 12 || p > (end.max(1) - 1) >> 12);
     }
@@ -452,6 +517,7 @@ impl Engine {
         self.epoch += 1;
         self.cache.clear();
         self.code.pages.clear();
+        self.code.constants.clear();
         self.protected.clear();
         self.aliases.forget();
     }

@@ -69,6 +69,7 @@ impl Replay {
             return Err(Error::Unmapped(addr.wrapping_add(n)));
         }
         self.engine.put(addr, bytes)?;
+        self.engine.code_changed(addr, bytes.len() as u64)?;
         self.edited = true;
         Ok(())
     }

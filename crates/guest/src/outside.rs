@@ -11,13 +11,22 @@
 //! place when the replay comes there. A page is written down in full the first time it is seen,
 //! except where the stored copy of its file has it.
 //!
+//! Most such memory is a file that somebody mapped to read it (the classes of a Java machine, a cache of fonts) and
+//! nobody writes. It is not compared as long as the file's times say that it is as it was when it was copied, where they
+//! can be trusted: a store through a mapping changes them only if the page was clean, so they must be older than the
+//! kernel leaves pages dirty, and in memory file systems they do not change at all.
+//!
 //! Rejected: mapping the same memory in the recorder (anonymous memory has no name to open) and
 //! the kernel's dirty bits (they know nothing of other writers). What another process writes
 //! between two system calls and the guest reads before the next one is not recorded: finding that
 //! would take a fault for every access.
 
+use std::ffi::CString;
 use std::fs::File;
-use std::os::unix::fs::FileExt;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use abi::Call;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -46,12 +55,14 @@ pub(crate) struct Outside {
     exposed: FxHashSet<(u64, u64)>,
     watched: Vec<Watched>,
     seen: FxHashMap<u64, Page>,
+    /// Objects that were copied when they were mapped and whose files have not changed since.
+    still: FxHashMap<(u64, u64), Still>,
 }
 
 struct Watched {
     start: u64,
     end: u64,
-    inode: u64,
+    object: (u64, u64),
     offset: u64,
     large: bool,
     /// Reading beyond the end of a file ends the matter for the rest of the mapping.
@@ -72,12 +83,74 @@ impl Watched {
         let from = (wrote.from & !0xfff).max(self.offset);
         let to = wrote.to.next_multiple_of(4096);
         let to = to.min(self.offset + (self.end - self.start));
-        (self.inode == wrote.inode && from < to).then(|| {
+        (self.object.1 == wrote.inode && from < to).then(|| {
             (
                 self.start + from - self.offset,
                 self.start + to - self.offset,
             )
         })
+    }
+}
+
+/// A file that nobody writes.
+struct Still {
+    path: PathBuf,
+    state: State,
+}
+
+/// When it was written and changed, and its size and inode.
+type State = [i64; 6];
+
+/// Longer than the kernel leaves a page dirty.
+const LONG_AGO: i64 = 60;
+
+/// File systems on disks: ext, xfs, btrfs, f2fs, overlayfs, squashfs, erofs, iso9660.
+const TELL_TIMES: [i64; 8] = [
+    0xef53,
+    0x5846_5342,
+    0x9123_683e,
+    0xf2f5_2010,
+    0x794c_7630,
+    0x7371_7368,
+    0xe0f5_e1e2,
+    0x9660,
+];
+
+impl Still {
+    /// The file behind a mapping, if one can tell that it is not written.
+    fn of(m: &Mapping) -> Option<Still> {
+        let path = m.name.clone();
+        let known = file_system(&path).is_some_and(|t| TELL_TIMES.contains(&t));
+        let state = Still::state(&path)?;
+        let is_it = state[5] as u64 == m.object.1;
+        (m.is_file() && known && is_it).then_some(Still { path, state })
+    }
+
+    /// Nothing if it is no plain file, or was written a moment ago.
+    fn state(path: &Path) -> Option<State> {
+        let m = std::fs::metadata(path).ok().filter(|m| m.is_file())?;
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
+        (m.mtime() + LONG_AGO < now.as_secs() as i64).then_some([
+            m.mtime(),
+            m.mtime_nsec(),
+            m.ctime(),
+            m.ctime_nsec(),
+            m.size() as i64,
+            m.ino() as i64,
+        ])
+    }
+
+    fn holds(&self) -> bool {
+        Still::state(&self.path) == Some(self.state)
+    }
+}
+
+fn file_system(path: &Path) -> Option<i64> {
+    let path = CString::new(path.as_os_str().as_bytes()).ok()?;
+    // SAFETY: the name ends with a zero, and the structure is live.
+    unsafe {
+        let mut system: libc::statfs = std::mem::zeroed();
+        (libc::statfs(path.as_ptr(), &raw mut system) == 0).then_some(system.f_type)
     }
 }
 
@@ -144,12 +217,18 @@ impl Outside {
             .map(|m| Watched {
                 start: m.start,
                 end: m.end,
-                inode: m.object.1,
+                object: m.object,
                 offset: m.offset,
                 large: m.end - m.start > LARGE,
                 is_file: !m.is_named("/dev/zero (deleted)"),
             })
             .collect();
+        // What the guest writes itself by a mapping need not change the times.
+        for m in engine.maps.list.iter().filter(|m| m.protection.write) {
+            if m.shared {
+                self.still.remove(&m.object);
+            }
+        }
         let watched = &self.watched;
         self.seen
             .retain(|&p, _| watched.iter().any(|w| w.start <= p && p < w.end));
@@ -168,6 +247,9 @@ impl Outside {
         for i in 0..self.watched.len() {
             let (start, end) = (self.watched[i].start, self.watched[i].end);
             let is_file = self.watched[i].is_file;
+            if self.is_still(self.watched[i].object) {
+                continue;
+            }
             let runs = if self.watched[i].large {
                 let mut runs = engine.present(start, end);
                 runs.extend(wrote.and_then(|w| self.watched[i].window(w)));
@@ -199,6 +281,19 @@ impl Outside {
             }
         }
         out
+    }
+
+    /// Nobody writes this.
+    fn is_still(&mut self, object: (u64, u64)) -> bool {
+        match self.still.get(&object) {
+            Some(s) if s.holds() => true,
+            // From now on it is looked at.
+            Some(_) => {
+                self.still.remove(&object);
+                false
+            }
+            None => false,
+        }
     }
 
     fn look(&mut self, at: u64, page: &[u8; 4096], fresh: &Fresh, out: &mut Vec<(u64, Vec<u8>)>) {
@@ -320,11 +415,17 @@ impl Recorder {
             return Ok(fresh);
         }
         self.engine.refresh_maps()?;
+        let mapped = self.engine.maps.find(at);
+        if let (Some(m), true) = (mapped, fresh.copy.is_some())
+            && let Some(still) = Still::of(m)
+        {
+            self.outside.still.insert(m.object, still);
+        }
         self.outside.choose(&self.engine);
         self.choose_classes();
         for i in 0..self.outside.watched.len() {
             let w = &self.outside.watched[i];
-            if w.large {
+            if w.large && !self.outside.still.contains_key(&w.object) {
                 let (start, size) = (w.start, (w.end - w.start) >> 20);
                 self.note(format!(
                     "the shared memory at {start:#x} has {size} megabytes: what others write to \
@@ -366,7 +467,7 @@ impl Engine {
             _ => return None,
         };
         let file = std::fs::metadata(format!("/proc/{}/fd/{}", self.tracee.0, fd as i32));
-        let inode = std::os::unix::fs::MetadataExt::ino(&file.ok()?);
+        let inode = file.ok()?.ino();
         Some(Wrote { inode, from, to })
     }
 

@@ -191,12 +191,55 @@ impl Engine {
         at += 8;
         loop {
             match self.memory.read_u64(at)? {
-                0 => return Ok(()),
+                0 => break,
                 AT_SYSINFO_EHDR => self.memory.write_u64(at, AT_IGNORE)?,
                 _ => {}
             }
             at += 16;
         }
+        self.hide_vdso_in_kernel();
+        Ok(())
+    }
+
+    /// The kernel keeps an auxiliary vector of its own, which `/proc/PID/auxv` shows. One that was built without
+    /// support for checkpoints cannot be told to change it, and a program that looks there finds no vdso.
+    fn hide_vdso_in_kernel(&mut self) -> Option<()> {
+        let pid = self.tracee.0;
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        // The name before may have anything in it; the numbers are those of proc(5).
+        let fields: Vec<u64> = (stat[stat.rfind(')')? + 1..].split_whitespace().skip(1))
+            .map(|word| word.parse().unwrap_or(0))
+            .collect();
+        let field = |number: usize| fields.get(number - 4).copied();
+        let mut vector = std::fs::read(format!("/proc/{pid}/auxv")).ok()?;
+        let (key, ignored) = (AT_SYSINFO_EHDR.to_le_bytes(), AT_IGNORE.to_le_bytes());
+        let entry = vector.chunks_exact_mut(16).find(|e| e[..8] == key)?;
+        entry[..8].copy_from_slice(&ignored);
+        let brk = self.inject(libc::SYS_brk, [0; 6]).ok()? as u64;
+        let at = self.page + u64::from(slot::SCRATCH);
+        let mut map = Vec::new();
+        // Where code, data, heap, stack, arguments and environment begin and end.
+        for number in [26, 27, 45, 46, 47] {
+            map.extend(field(number)?.to_le_bytes());
+        }
+        map.extend(brk.to_le_bytes());
+        for number in [28, 48, 49, 50, 51] {
+            map.extend(field(number)?.to_le_bytes());
+        }
+        let size = map.len() as u64 + 16;
+        map.extend((at + size).to_le_bytes());
+        map.extend((vector.len() as u32).to_le_bytes());
+        // The program's file stays what it is.
+        map.extend(u32::MAX.to_le_bytes());
+        map.extend(vector);
+        if map.len() > slot::SCRATCH_LEN {
+            return None;
+        }
+        self.memory.write(at, &map).ok()?;
+        let (set, all) = (libc::PR_SET_MM as u64, libc::PR_SET_MM_MAP as u64);
+        let done = self.inject(libc::SYS_prctl, [set, all, at, size, 0, 0]);
+        self.memory.write(at, &vec![0; map.len()]).ok()?;
+        done.ok().filter(|r| *r == 0).map(drop)
     }
 
     /// Writes down the image as it stands.

@@ -94,6 +94,12 @@ impl Watching {
         if watches.is_empty() {
             return Ok(this);
         }
+        let reads = watches.iter().filter(|w| w.read);
+        engine.watch_reads(
+            reads
+                .map(|w| (w.addr, w.addr.saturating_add(w.len)))
+                .collect(),
+        );
         let few = watches.iter().all(|w| w.len <= 32);
         let all: Vec<(u64, u64, bool)> = if few {
             watches
@@ -144,6 +150,7 @@ impl Watching {
     }
 
     pub(crate) fn stop(&mut self, engine: &mut Engine) -> Result<(), Error> {
+        engine.watch_reads(Vec::new());
         if self.hardware {
             engine.set_hardware_watches(&[])?;
             self.hardware = false;

@@ -33,6 +33,9 @@ pub(crate) trait Fetch {
     /// Executable bytes from `pc` on: as many as are at hand, at most to a little past the end of
     /// the page, empty if `pc` cannot be executed.
     fn fetch(&mut self, pc: u64) -> &[u8];
+
+    /// Eight bytes of data that the guest cannot change as long as their page stays what it is; `None` if it can.
+    fn constant(&mut self, addr: u64) -> Option<u64>;
 }
 
 /// How control goes on after an instruction.
@@ -193,21 +196,7 @@ pub(crate) fn decode(
                 Flow::Next => {}
                 Flow::Jump { target } | Flow::Call { target } => {
                     block.note(begin, at);
-                    // Going round a loop inside one superblock would only copy it.
-                    if block.insns.iter().any(|i| i.pc == target)
-                        || is_stop(target)
-                        || block.insns.len() >= limit
-                    {
-                        break 'pieces;
-                    }
-                    let depth = block
-                        .insns
-                        .iter()
-                        .filter(|i| matches!(i.flow, Flow::Call { .. }))
-                        .count();
-                    if matches!(flow, Flow::Call { .. }) && depth > 2
-                        || code.fetch(target).is_empty()
-                    {
+                    if is_stop(target) || !block.goes_on_at(target, limit, code) {
                         break 'pieces;
                     }
                     at = target;
@@ -244,7 +233,20 @@ pub(crate) fn decode(
                         break 'pieces;
                     }
                 }
-                Flow::Return { .. } | Flow::IndirectJump | Flow::IndirectCall | Flow::Syscall => {
+                Flow::IndirectJump | Flow::IndirectCall => {
+                    block.note(begin, at);
+                    // What the dynamic linker has settled is as good as direct.
+                    let Some(target) = block.settle_last(code) else {
+                        break 'pieces;
+                    };
+                    if is_stop(target) || !block.goes_on_at(target, limit, code) {
+                        break 'pieces;
+                    }
+                    at = target;
+                    block.end = at;
+                    continue 'pieces;
+                }
+                Flow::Return { .. } | Flow::Syscall => {
                     block.note(begin, at);
                     break 'pieces;
                 }
@@ -255,6 +257,33 @@ pub(crate) fn decode(
 }
 
 impl Superblock {
+    /// The superblock can go on at the target of its last instruction.
+    fn goes_on_at(&self, target: u64, limit: usize, code: &mut dyn Fetch) -> bool {
+        let is_call = |i: &&Insn| matches!(i.flow, Flow::Call { .. });
+        let calls = self.insns.iter().filter(is_call).count();
+        let too_deep = calls > 2 && self.insns.last().as_ref().is_some_and(is_call);
+        // Going round a loop inside one superblock would only copy it.
+        let loops = self.insns.iter().any(|i| i.pc == target);
+        !loops && !too_deep && self.insns.len() < limit && !code.fetch(target).is_empty()
+    }
+
+    /// Makes an indirect branch at the end a direct one, if its target is in memory that does not change: a slot of
+    /// the global offset table after relocation. That counts as read by this superblock.
+    fn settle_last(&mut self, code: &mut dyn Fetch) -> Option<u64> {
+        let last = self.insns.last_mut()?;
+        if last.rip_offset == 0 || last.decoded.memory_base() != Register::RIP {
+            return None;
+        }
+        let slot = last.decoded.ip_rel_memory_address();
+        let target = code.constant(slot)?;
+        last.flow = match last.flow {
+            Flow::IndirectCall => Flow::Call { target },
+            _ => Flow::Jump { target },
+        };
+        self.note(slot, slot + 8);
+        Some(target)
+    }
+
     /// Where the calls in it return to.
     pub(crate) fn return_sites(&self) -> impl Iterator<Item = u64> + '_ {
         let calls = |i: &&Insn| matches!(i.flow, Flow::Call { .. } | Flow::IndirectCall);

@@ -102,6 +102,63 @@ fn code_that_changes() {
     }
 }
 
+/// What is settled at the end is not yet at the beginning.
+#[test]
+fn slots_that_are_settled() {
+    let flags = ["-O2", "-Wl,-z,now", "-Wl,-z,relro"];
+    check(&Program::guest("code/settled_slots.c", &flags), moves(), 8);
+    let once = r#"
+#include <ctype.h>
+#include <stdint.h>
+#include <sys/mman.h>
+__asm__("by_jump: jmp *toupper@GOTPCREL(%rip)");
+int by_jump(int c);
+int (*volatile call)(int) = by_jump;
+static int twice(int c) { return 2 * c; }
+int main(void)
+{
+    int (**slot)(int);
+    __asm__("lea toupper@GOTPCREL(%%rip), %0" : "=r"(slot));
+    void *page = (void *)((uintptr_t)slot & ~(uintptr_t)4095);
+    int (*settled)(int) = *slot;
+    unsigned sum = 0;
+    mprotect(page, 4096, PROT_READ | PROT_WRITE);
+    *slot = twice;
+    for (int i = 0; i < 50000; i++)
+        sum = sum * 3 + call(i % 128);
+    *slot = settled;
+    mprotect(page, 4096, PROT_READ);
+    for (int i = 0; i < 50000; i++)
+        sum = sum * 3 + call(i % 128);
+    return sum & 63;
+}
+"#;
+    let flags = ["-O2", "-no-pie", "-Wl,-z,now", "-Wl,-z,relro"];
+    let program = Program::c(once, &flags);
+    let recorded = program.record();
+    let part = |n: u64| recorded.steps / 8 * n;
+    let known = straight(&recorded, &[part(3), part(7)]);
+    let mut replay = recorded.replay();
+    to_step(&mut replay, part(2));
+    let before = replay.checkpoint().expect("a checkpoint");
+    to_step(&mut replay, part(6));
+    // The code of the stop is made now, and once more without it.
+    let stop = guest::StopAt {
+        pc: program.at("by_jump"),
+        nth: 2,
+    };
+    let until = Until {
+        stops: vec![stop],
+        ..Until::default()
+    };
+    assert_eq!(replay.run(&until).expect("the replay runs"), Halt::Stop(0));
+    to_step(&mut replay, part(7));
+    same(&state(&mut replay), &known[&part(7)], "settled");
+    replay.restore(before).expect("going back");
+    to_step(&mut replay, part(3));
+    same(&state(&mut replay), &known[&part(3)], "not yet settled");
+}
+
 #[test]
 fn address_spaces_that_change() {
     for name in [

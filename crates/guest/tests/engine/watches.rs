@@ -188,6 +188,43 @@ fn check(tries: u64, seed: u64, watch: impl Fn(&mut Chance, &Program) -> Watch) 
     assert!(hits > tries, "hardly anything was touched");
 }
 
+/// A slot of the offset table is read by each call through it, whether or not the engine has need of that.
+#[test]
+fn reads_of_a_settled_slot() {
+    let flags = ["-O2", "-no-pie", "-Wl,-z,now", "-Wl,-z,relro"];
+    let program = Program::guest("code/settled_slots.c", &flags);
+    let recorded = program.record();
+    let mut replay = recorded.replay();
+    let (jump, call) = (program.at("by_jump"), program.at("by_call") + 4);
+    let stop = guest::StopAt { pc: jump, nth: 1 };
+    let until = Until {
+        stops: vec![stop],
+        ..Until::default()
+    };
+    assert_eq!(replay.run(&until).expect("the replay runs"), Halt::Stop(0));
+    let mut code = [0; 15];
+    replay.read(jump, &mut code);
+    let insn = Decoder::with_ip(64, &code, jump, DecoderOptions::NONE).decode();
+    let start = replay.checkpoint().expect("a checkpoint");
+    replay.run(&Until::end()).expect("the replay runs");
+    replay.restore(start).expect("going back");
+    let watch = Watch {
+        addr: insn.ip_rel_memory_address(),
+        len: 8,
+        read: true,
+        write: false,
+    };
+    let until = Until {
+        watches: vec![watch],
+        ..Until::default()
+    };
+    // In the order in which the program calls them.
+    for pc in [call, jump, call, jump, call, jump] {
+        assert_eq!(replay.run(&until).expect("the replay runs"), Halt::Access);
+        assert_eq!(replay.regs().rip, pc);
+    }
+}
+
 fn decode(replay: &Replay, seen: &Seen) -> Instruction {
     let mut code = [0; 15];
     let n = replay.read(seen.regs.rip, &mut code);
