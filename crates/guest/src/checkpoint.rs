@@ -153,7 +153,6 @@ impl Replay {
         self.engine.tracee = c.tracee;
         self.engine.memory = Memory::of(c.tracee.0);
         self.engine.restore(&c.kept);
-        self.engine.check_constants()?;
         self.engine.can_deliver = false;
         let running = self.engine.copy()?;
         self.objects = self.engine.separate(running, &c.objects)?;
@@ -163,7 +162,7 @@ impl Replay {
         self.engine.can_deliver = false;
         self.engine.map_missing_regions(&c.kept)?;
         self.adopt(c);
-        Ok(())
+        self.engine.check_constants()
     }
 
     /// Takes over what the tracer knew, the process having been exchanged already.
@@ -215,11 +214,11 @@ impl Replay {
         self.engine.tracee = original.tracee;
         self.engine.memory = Memory::of(original.tracee.0);
         crate::interrupts::guest(original.tracee.0);
-        if self.engine.space == space {
-            self.engine.restore_same_space(&original.kept);
-        } else {
+        let moved = self.engine.space != space;
+        if moved {
             self.engine.restore(&original.kept);
-            self.engine.check_constants()?;
+        } else {
+            self.engine.restore_same_space(&original.kept);
         }
         self.engine.can_deliver = false;
         self.engine.map_missing_regions(&original.kept)?;
@@ -228,6 +227,9 @@ impl Replay {
         (self.shown_to, self.put_out, self.at_call, self.resume_call) =
             (shown_to, put_out, at_call, resume_call);
         self.announced = announced;
+        if moved {
+            self.engine.check_constants()?;
+        }
         result
     }
 
