@@ -55,8 +55,9 @@ pub(crate) struct Outside {
     exposed: FxHashSet<(u64, u64)>,
     watched: Vec<Watched>,
     seen: FxHashMap<u64, Page>,
-    /// Objects that were copied when they were mapped and whose files have not changed since.
-    still: FxHashMap<(u64, u64), Still>,
+    /// Objects that were copied when they were first mapped, and whose files have not changed since; `None` for one
+    /// that has, or may have.
+    still: FxHashMap<(u64, u64), Option<Still>>,
 }
 
 struct Watched {
@@ -224,10 +225,9 @@ impl Outside {
             })
             .collect();
         // What the guest writes itself by a mapping need not change the times.
-        for m in engine.maps.list.iter().filter(|m| m.protection.write) {
-            if m.shared {
-                self.still.remove(&m.object);
-            }
+        let written = engine.maps.list.iter().filter(|m| m.protection.write);
+        for m in written.filter(|m| m.shared) {
+            self.still.insert(m.object, None);
         }
         let watched = &self.watched;
         self.seen
@@ -285,15 +285,12 @@ impl Outside {
 
     /// Nobody writes this.
     fn is_still(&mut self, object: (u64, u64)) -> bool {
-        match self.still.get(&object) {
-            Some(s) if s.holds() => true,
-            // From now on it is looked at.
-            Some(_) => {
-                self.still.remove(&object);
-                false
-            }
-            None => false,
-        }
+        let Some(known) = self.still.get_mut(&object) else {
+            return false;
+        };
+        // Once it does not hold, it is looked at from then on.
+        known.take_if(|s| !s.holds());
+        known.is_some()
     }
 
     fn look(&mut self, at: u64, page: &[u8; 4096], fresh: &Fresh, out: &mut Vec<(u64, Vec<u8>)>) {
@@ -415,17 +412,16 @@ impl Recorder {
             return Ok(fresh);
         }
         self.engine.refresh_maps()?;
-        let mapped = self.engine.maps.find(at);
-        if let (Some(m), true) = (mapped, fresh.copy.is_some())
-            && let Some(still) = Still::of(m)
-        {
-            self.outside.still.insert(m.object, still);
+        if let (Some(m), true) = (self.engine.maps.find(at), fresh.copy.is_some()) {
+            let still = self.outside.still.entry(m.object);
+            still.or_insert_with(|| Still::of(m));
         }
         self.outside.choose(&self.engine);
         self.choose_classes();
         for i in 0..self.outside.watched.len() {
             let w = &self.outside.watched[i];
-            if w.large && !self.outside.still.contains_key(&w.object) {
+            let still = self.outside.still.get(&w.object);
+            if w.large && still.is_none_or(Option::is_none) {
                 let (start, size) = (w.start, (w.end - w.start) >> 20);
                 self.note(format!(
                     "the shared memory at {start:#x} has {size} megabytes: what others write to \
