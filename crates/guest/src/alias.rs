@@ -127,14 +127,14 @@ impl Engine {
         }
         let outside = |p: u64| p < start >> 12 || p > (end - 1) >> 12;
         self.code.pages.retain(|&p, _| outside(p));
-        self.code.constants.retain(|&p, _| outside(p));
+        self.code.constants.retain(|p, _| outside(p));
         self.aliases.guarded.retain(|&p| outside(p));
     }
 
     /// Memory was changed by something other than the guest's instructions.
     pub(crate) fn code_changed(&mut self, addr: u64, len: u64) -> Result<(), Error> {
         for page in addr >> 12..=(addr + len.max(1) - 1) >> 12 {
-            if self.code.pages.contains_key(&page) || self.code.constants.contains_key(&page) {
+            if self.code.pages.contains_key(&page) || self.code.constants.has(page) {
                 self.forget_code(page << 12, (page + 1) << 12);
             }
             self.retire_views(page)?;

@@ -104,11 +104,30 @@ pub(crate) struct CodeBytes {
     pub(crate) pages: FxHashMap<u64, Box<[u8; 4096]>>,
     /// Pages read that the guest could change unseen; they are read again each time.
     unguarded: Vec<u64>,
-    /// Pages of data that the guest cannot write, of which translated code makes use.
-    pub(crate) constants: FxHashMap<u64, Box<[u8; 4096]>>,
+    pub(crate) constants: Constants,
     /// Where the guest's reads must be seen.
     watched: Vec<(u64, u64)>,
     window: Vec<u8>,
+}
+
+/// Pages of data that the guest cannot write, of which translated code makes use.
+#[derive(Default)]
+pub(crate) struct Constants {
+    pages: FxHashMap<u64, Box<[u8; 4096]>>,
+    /// Another one whenever there are more or fewer of them.
+    pub(crate) version: u64,
+}
+
+impl Constants {
+    pub(crate) fn has(&self, page: u64) -> bool {
+        self.pages.contains_key(&page)
+    }
+
+    pub(crate) fn retain(&mut self, mut keep: impl FnMut(u64, &[u8; 4096]) -> bool) {
+        let before = self.pages.len();
+        self.pages.retain(|&page, bytes| keep(page, bytes));
+        self.version += u64::from(self.pages.len() != before);
+    }
 }
 
 pub(crate) struct Engine {
@@ -250,7 +269,7 @@ impl Fetch for Fetcher<'_> {
         if self.code.watched.iter().any(overlaps) {
             return None;
         }
-        if !self.code.constants.contains_key(&page) {
+        if !self.code.constants.has(page) {
             let m = self.maps.find(addr)?;
             if !is_constant(m) || self.protected.contains_key(&page) {
                 return None;
@@ -259,9 +278,10 @@ impl Fetch for Fetcher<'_> {
             if self.memory.read(page << 12, &mut bytes[..]) != 4096 {
                 return None;
             }
-            self.code.constants.insert(page, bytes);
+            self.code.constants.pages.insert(page, bytes);
+            self.code.constants.version += 1;
         }
-        let word = self.code.constants[&page].get(offset..offset + 8)?;
+        let word = self.code.constants.pages[&page].get(offset..offset + 8)?;
         Some(u64::from_le_bytes(word.try_into().ok()?))
     }
 }
@@ -284,7 +304,7 @@ impl Engine {
             code: CodeBytes {
                 pages: FxHashMap::default(),
                 unguarded: Vec::new(),
-                constants: FxHashMap::default(),
+                constants: Constants::default(),
                 watched: Vec::new(),
                 window: Vec::new(),
             },
@@ -351,7 +371,7 @@ impl Engine {
         if self.epoch != kept.epoch || self.protected != kept.protected {
             self.cache.clear();
             self.code.pages.clear();
-            self.code.constants.clear();
+            self.code.constants.retain(|_, _| false);
             self.epoch += 1;
         }
         if self.protected != kept.protected {
@@ -362,17 +382,17 @@ impl Engine {
     /// The process has been exchanged for an earlier or later one: what translated code takes as constant may not
     /// have been settled there.
     pub(crate) fn check_constants(&mut self) -> Result<(), Error> {
-        if self.code.constants.is_empty() {
+        if self.code.constants.pages.is_empty() {
             return Ok(());
         }
         self.refresh_maps()?;
         let mut constants = std::mem::take(&mut self.code.constants);
         let mut now = [0; 4096];
-        constants.retain(|&page, bytes| {
+        constants.retain(|page, bytes| {
             let at = page << 12;
             let holds = self.maps.find(at).is_some_and(is_constant)
                 && self.memory.read(at, &mut now) == 4096
-                && **bytes == now;
+                && *bytes == now;
             if !holds {
                 // What else was translated is right in both, so this is no other epoch.
                 self.cache.retire(at, at + 4096);
@@ -507,9 +527,8 @@ impl Engine {
         }
         let outside = |p: u64| p < start >> 12 || p > (end.max(1) - 1) >> 12;
         self.code.pages.retain(|&p, _| outside(p));
-        self.code.constants.retain(|&p, _| outside(p));
-        self.protected
-            .retain(|&p, _| p < start >> 12 || p > (end.max(1) - 1) >> 12);
+        self.code.constants.retain(|p, _| outside(p));
+        self.protected.retain(|&p, _| outside(p));
     }
 
     pub(crate) fn changed_everything(&mut self) {
@@ -517,7 +536,7 @@ impl Engine {
         self.epoch += 1;
         self.cache.clear();
         self.code.pages.clear();
-        self.code.constants.clear();
+        self.code.constants.retain(|_, _| false);
         self.protected.clear();
         self.aliases.forget();
     }
