@@ -158,7 +158,16 @@ fn check(name: &str, program: &Path, arguments: &str, names: &[&str]) {
     std::fs::write(directory.join("stops.py"), script).unwrap();
     let text = run(
         "gdb",
-        &["-batch", "-nx", "-x", "stops.py", program.to_str().unwrap()],
+        &[
+            "-batch",
+            "-nx",
+            // Whatever the locale is: uninitialised bytes may happen to be a character.
+            "-iex",
+            "set charset UTF-8",
+            "-x",
+            "stops.py",
+            program.to_str().unwrap(),
+        ],
         directory,
     );
     let mut stops: Vec<Vec<Expected>> = Vec::new();
