@@ -15,7 +15,7 @@ use crate::Error;
 use crate::layout::{L2_BITS, Layout, REGION_SIZE, SHARED_SIZE, l2_index};
 use crate::routines::{self, Labels};
 use crate::translate::emit::{far_jump, far_stop_bytes};
-use crate::translate::{MapEntry, Point, Routines, Translation, thunk};
+use crate::translate::{Correction, Counted, MapEntry, Point, Routines, Translation, thunk};
 
 /// Most regions that the memory file has room for.
 const MAX_REGIONS: usize = 60;
@@ -47,6 +47,8 @@ pub(crate) struct Region {
 pub(crate) struct Block {
     pub(crate) pc: u64,
     pub(crate) entry: u64,
+    /// How it begins by counting itself; the entry behind that.
+    counted: Option<(Counted, u64)>,
     /// Entry for indirect branches, made when first needed.
     indirect: Option<u64>,
     first_point: u32,
@@ -374,6 +376,7 @@ impl Cache {
         self.blocks.push(Block {
             pc,
             entry,
+            counted: t.counted.map(|c| (c, start + u64::from(c.entry))),
             indirect: None,
             first_point,
             points,
@@ -423,11 +426,12 @@ impl Cache {
 
     /// Makes the exit jump straight to the block.
     pub(crate) fn link(&mut self, exit: u32, to: BlockId) {
-        let entry = self.block(to).entry;
+        let mut entry = self.block(to).entry;
         let Point::Exit {
             site,
             stub,
             ref mut linked,
+            correction,
             ..
         } = self.points[exit as usize]
         else {
@@ -436,6 +440,13 @@ impl Cache {
         *linked = Some(to);
         self.blocks[to.0 as usize].incoming.push(exit);
         let region = self.region_of(site).expect("exits are in regions");
+        if let Some(correction) = correction
+            && let Some((counted, behind)) = self.block(to).counted
+        {
+            entry = behind;
+            let number = correction.number + counted.number;
+            self.correct(region, correction, counted.lane, number);
+        }
         let rel = entry.wrapping_sub(site + 4) as i64;
         if let Ok(rel) = i32::try_from(rel) {
             self.write_host(region, site, &rel.to_le_bytes());
@@ -444,11 +455,23 @@ impl Cache {
         }
     }
 
+    /// Has a way out count `number`, in `lane`.
+    fn correct(&mut self, region: usize, correction: Correction, lane: u32, number: i8) {
+        let mut operands = [0; 5];
+        operands[..4].copy_from_slice(&lane.to_le_bytes());
+        operands[4] = number as u8;
+        self.write_host(region, correction.site, &operands);
+        if let Point::Budget { uncounted, .. } = &mut self.points[correction.budget as usize] {
+            *uncounted = i32::from(correction.number) - i32::from(number);
+        }
+    }
+
     fn unlink(&mut self, exit: u32) {
         let Point::Exit {
             site,
             stub,
             ref mut linked,
+            correction,
             ..
         } = self.points[exit as usize]
         else {
@@ -456,6 +479,9 @@ impl Cache {
         };
         *linked = None;
         let region = self.region_of(site).expect("exits are in regions");
+        if let Some(c) = correction {
+            self.correct(region, c, c.lane, c.number);
+        }
         let rel = stub.wrapping_sub(site + 4) as i32;
         self.write_host(region, site, &rel.to_le_bytes());
         self.write_host(region, stub, &far_stop_bytes(exit));

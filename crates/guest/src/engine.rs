@@ -22,7 +22,8 @@ use crate::signals::{Disposition, Dispositions, LastFault};
 use crate::sites::Hunt;
 use crate::threads::Threads;
 use crate::translate::{
-    Fetch, MAX_INSNS, MAX_OBSERVED, MOST_BLIND, Point, Request, decode, translate, until_flags_set,
+    Fetch, MAX_INSNS, MAX_OBSERVED, MOST_BLIND, Point, Request, Saved, decode, translate,
+    until_flags_set,
 };
 use crate::{Error, Stats};
 
@@ -54,7 +55,7 @@ pub(crate) const DISABLED_STACK: [u8; 24] = {
 };
 
 /// Blocks translated ahead of being reached, per stop.
-const AHEAD: usize = 24;
+const AHEAD: usize = 8;
 
 /// Why the guest stopped, in guest terms.
 #[derive(Debug)]
@@ -486,9 +487,11 @@ impl Engine {
             .read_exact(self.page + u64::from(slot::COUNT), &mut b)
             .map_err(|_| Error::Lost)?;
         for ((used, lane), share) in self.used.iter_mut().zip(b.chunks_exact(8)).zip(self.shares) {
-            let left = u64::from_le_bytes(lane.try_into().expect("eight bytes")).wrapping_neg();
-            // A lane that ran out is at, or a block beyond, zero.
-            *used = 1 + if left > share { share } else { share - left };
+            let lane = i64::from_le_bytes(lane.try_into().expect("eight bytes"));
+            // One that ran out is at zero, or a superblock beyond. One that got more corrections than counts is
+            // below where it began.
+            let left = lane.min(0).unsigned_abs();
+            *used = 1 + share.saturating_sub(left);
         }
         Ok(())
     }

@@ -86,11 +86,11 @@ pub(crate) mod slot {
     pub(crate) const ANY: u32 = 0x10;
     /// Flags as `lahf; seto al` leaves them, in the miss routine.
     pub(crate) const LAHF: u32 = 0x18;
-    /// Steps still allowed, negated: count up, and the carry out of zero stops the guest. There are
+    /// Steps still allowed, negated: count up, and zero stops the guest. There are
     /// several such lanes, each superblock using one of them, so that one addition does not have to
     /// wait for the one before.
     pub(crate) const COUNT: u32 = 0x400;
-    pub(crate) const LANES: u32 = 4;
+    pub(crate) const LANES: u32 = 8;
     /// `step = BASE + ` the sum of the lanes.
     pub(crate) const BASE: u32 = COUNT + 8 * LANES;
     /// Where the next record of the tape goes, and the guest's own value of the register that holds

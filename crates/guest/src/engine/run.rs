@@ -90,9 +90,11 @@ impl Engine {
                             pc,
                             uncounted,
                             blind,
+                            saved,
                             open,
                         } => {
                             let block = self.cache.owner(id);
+                            self.take_back(saved)?;
                             self.cut_record(open, block)?;
                             return self.out_of_budget(pc, uncounted, blind, goal);
                         }
@@ -159,7 +161,6 @@ impl Engine {
         self.note_use()?;
         self.reset_step(step)?;
         if blind == 0 {
-            self.regs.rcx = self.slot(slot::RCX)?;
             // A stop armed here has been counted down on the way in, though the guest has not passed
             // it. On a way out (nothing uncounted) its target has not been entered.
             if uncounted != 0
@@ -382,6 +383,22 @@ impl Engine {
         }
     }
 
+    /// Takes registers back from the slots in which they are.
+    fn take_back(&mut self, saved: Saved) -> Result<(), Error> {
+        // First: where it is rcx or rdx, and that waits in its own slot, this one holds nothing.
+        if let Some(gpr) = saved.any() {
+            let value = self.slot(slot::ANY)?;
+            *register_mut(&mut self.regs, gpr.0) = value;
+        }
+        if saved.rcx() {
+            self.regs.rcx = self.slot(slot::RCX)?;
+        }
+        if saved.rdx() {
+            self.regs.rdx = self.slot(slot::RDX)?;
+        }
+        Ok(())
+    }
+
     pub(super) fn restore_pair(&mut self) -> Result<(), Error> {
         let mut b = [0; 16];
         self.memory
@@ -546,16 +563,7 @@ impl Engine {
             )));
         };
         self.regs.rip = entry.pc;
-        if entry.saved.rcx() {
-            self.regs.rcx = self.slot(slot::RCX)?;
-        }
-        if entry.saved.rdx() {
-            self.regs.rdx = self.slot(slot::RDX)?;
-        }
-        if let Some(gpr) = entry.saved.any() {
-            let value = self.slot(slot::ANY)?;
-            *register_mut(&mut self.regs, gpr.0) = value;
-        }
+        self.take_back(entry.saved)?;
         if self.taping() {
             let block = self.cache.block_of(host);
             self.cut_record(Some((entry.index, entry.scratch())), block)?;

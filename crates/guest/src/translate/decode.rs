@@ -15,7 +15,7 @@ const RESULT: u16 = 0b1_0001;
 const STACK: u16 = 0b1_0000;
 
 /// Instructions that a loop is unrolled to, about.
-const UNROLLED: usize = 32;
+const UNROLLED: usize = MAX_INSNS;
 
 /// How far ahead an instruction that sets the flags is looked for.
 pub(crate) const MOST_BLIND: u8 = 8;
@@ -117,6 +117,8 @@ pub(crate) struct Superblock {
     pub(crate) end: u64,
     /// The instruction at `end` is one that the tracer carries out.
     pub(crate) special: Option<u64>,
+    /// In how many instructions all flags have been overwritten, none having been read; 0 if that is not known.
+    pub(crate) blind: u8,
     /// Guest byte ranges that were read.
     pub(crate) ranges: Vec<(u64, u64)>,
 }
@@ -136,6 +138,7 @@ pub(crate) fn decode(
         insns: Vec::with_capacity(16),
         end: pc,
         special: None,
+        blind: 0,
         ranges: Vec::with_capacity(2),
     };
     let mut at = pc;
@@ -193,7 +196,7 @@ pub(crate) fn decode(
             at += len as u64;
             block.end = at;
             match flow {
-                Flow::Next => {}
+                Flow::Next | Flow::CountBranch { .. } => {}
                 Flow::Jump { target } | Flow::Call { target } => {
                     block.note(begin, at);
                     if is_stop(target) || !block.goes_on_at(target, limit, code) {
@@ -226,13 +229,7 @@ pub(crate) fn decode(
                     block.end = at;
                     continue 'pieces;
                 }
-                Flow::Branch { target, .. } | Flow::CountBranch { target } => {
-                    // A backward branch is a loop: what follows it is the rare way.
-                    if target <= at - len as u64 {
-                        block.note(begin, at);
-                        break 'pieces;
-                    }
-                }
+                Flow::Branch { .. } => {}
                 Flow::IndirectJump | Flow::IndirectCall => {
                     block.note(begin, at);
                     // What the dynamic linker has settled is as good as direct.
@@ -342,6 +339,11 @@ impl Superblock {
         code: &mut dyn Fetch,
         is_stop: &dyn Fn(u64) -> bool,
     ) {
+        let (blind, end) = until_flags_set(self.pc, code, is_stop);
+        if blind > 0 {
+            self.blind = blind;
+            self.note_near(self.pc, end);
+        }
         let mut known: Option<(u64, u8)> = None;
         // At the last instruction all of the superblock is done, and there is nothing to correct.
         for n in 0..self.insns.len().saturating_sub(1) {

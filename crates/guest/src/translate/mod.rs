@@ -6,35 +6,29 @@
 //! adjusted, and the step counter kept. Translation is a pure function of the code bytes, the
 //! place of the output and the armed stops, so every run of a program is cut the same way.
 //!
-//! **Counting.** One `add [count], n` accounts for a whole superblock; ways out before its end
-//! correct the count on their side. What costs is not the instruction but the chain of
-//! dependences through the counter, so there must be few of them: short loops are unrolled. The
-//! `add` destroys the flags, so it is put right before an instruction that overwrites all of them
-//! and reads none; nearly every conditional branch has such a `cmp` or `test` before it. Only a
-//! superblock without one pays for a sequence of `mov`, `lea` and `jrcxz`, which leave the flags
-//! alone. Ways out that lead to such an instruction soon correct the count by an `add` likewise:
-//! until then the flags are *blind*, and a fault there shows them as zero in every run, whichever
-//! way it came. The carry out of zero stops the guest: that is how a run to an exact step, a time slice
-//! and a prompt signal are made.
-//! Counting on every instruction, or in a stolen register, was rejected: the first costs 3x, the
-//! second turns every use of that register into memory traffic and every fault into a puzzle.
+//! How steps are counted is in `count.rs`.
 //!
 //! **Indirect branches** carry their target in rcx and jump through a table indexed by its low 16
 //! bits to a prologue at the target, which checks that it is the one meant. Guest return addresses
 //! are always the guest's own.
 
+mod count;
 mod decode;
 pub(crate) mod emit;
 mod observe;
 mod operands;
+mod spilled;
 pub(crate) mod tape;
 
 use iced_x86::{
-    BlockEncoder, BlockEncoderOptions, Code as Opcode, Instruction, InstructionBlock, Register,
+    BlockEncoder, BlockEncoderOptions, Code as Opcode, Instruction, InstructionBlock, Mnemonic,
+    Register,
 };
 
 use self::tape::{Moment, Taped, Taping};
 use crate::layout::{Layout, slot};
+pub(crate) use count::{Correction, Counted};
+use count::{NOT_NEGATIVE, place_to_count};
 pub(crate) use decode::{Fetch, Flow, Insn, MOST_BLIND, Superblock, decode, until_flags_set};
 use emit::{Code, Gpr};
 use operands::{memory_of, reaches, unused_register};
@@ -61,13 +55,16 @@ pub(crate) enum Point {
         site: u64,
         stub: u64,
         linked: Option<crate::cache::BlockId>,
+        /// What it does to the count on the way, if the flags do not matter at the target.
+        correction: Option<Correction>,
     },
     /// The step budget ran out before the instruction at `pc`.
     Budget {
         pc: u64,
         uncounted: i32,
-        /// Instructions until the flags are the guest's again; 0: they are, and rcx is saved.
+        /// Instructions until the flags are the guest's again; 0: they are.
         blind: u8,
+        saved: Saved,
         open: Open,
     },
     /// An instruction that the tracer carries out: `rdtsc`, `cpuid`, ...
@@ -151,6 +148,7 @@ pub(crate) struct Translation {
     pub(crate) bytes: Vec<u8>,
     /// Offset of the entry for direct jumps.
     pub(crate) entry: u32,
+    pub(crate) counted: Option<Counted>,
     pub(crate) points: Vec<Point>,
     pub(crate) map: Vec<MapEntry>,
     pub(crate) taped: Option<Taped>,
@@ -170,8 +168,12 @@ struct Translator<'a> {
     late_count: Option<(i32, i32)>,
     /// The instruction before which the superblock is counted.
     counted_at: Option<usize>,
+    counted: Option<Counted>,
     /// A `jrcxz` (its end) that must reach the stop of this point.
     island: Option<(u32, usize)>,
+    /// Registers that wait in their slots, and whether all do at the beginning.
+    spilled: Saved,
+    entered_spilled: bool,
     /// Ways out that have something to do before they leave.
     side_exits: Vec<SideExit>,
     tape: Option<Taping>,
@@ -189,6 +191,7 @@ struct SideExit {
     executed: usize,
     /// As [`Insn::blind`].
     blind: u8,
+    spilled: Saved,
     tape: Option<Moment>,
 }
 
@@ -203,23 +206,21 @@ pub(crate) fn translate(block: &Superblock, request: Request) -> Translation {
         stubs: Vec::with_capacity(8),
         late_count: None,
         counted_at: None,
+        counted: None,
         island: None,
+        spilled: Saved::default(),
+        entered_spilled: false,
         side_exits: Vec::new(),
         tape: request.tape.map(|id| Taping::new(block, id)),
         index: 0,
     };
-    if request.prologue {
-        t.prologue();
-    }
-    let entry = t.code.offset();
-    if let Some(n) = request.armed {
-        t.armed_stop(n);
-    }
+    let entry = t.begin();
     t.body();
     t.finish();
     Translation {
         bytes: t.code.bytes,
         entry,
+        counted: t.counted.filter(|_| request.armed.is_none()),
         points: t.points,
         map: t.map,
         taped: t.tape.map(|t| t.finish(block)),
@@ -229,21 +230,22 @@ pub(crate) fn translate(block: &Superblock, request: Request) -> Translation {
 /// The prologue alone, for a block that is already translated: checks and jumps to `entry`.
 pub(crate) fn thunk(pc: u64, entry: u64, host: u64, routines: Routines) -> Vec<u8> {
     let mut code = Code::at(host);
-    check_target(&mut code, pc, routines);
+    check_target(&mut code, pc, routines, 0);
+    code.load(Gpr::RDX, slot::RDX);
+    code.load(Gpr::RCX, slot::RCX);
     code.jump(entry);
     code.bytes
 }
 
-fn check_target(code: &mut Code, pc: u64, routines: Routines) {
+/// Goes on behind the next `more` bytes if the target of an indirect branch, in rcx, is `pc`.
+fn check_target(code: &mut Code, pc: u64, routines: Routines, more: i8) {
     code.imm64(Gpr::RDX, pc.wrapping_neg());
     code.add_rcx_rdx();
     // On a mismatch rcx gets the target back and the miss routine looks further.
-    code.jrcxz(10 + 4 + 5);
+    code.jrcxz(10 + 4 + 5 + more);
     code.imm64(Gpr::RDX, pc);
     code.add_rcx_rdx();
     code.jump(routines.miss);
-    code.load(Gpr::RDX, slot::RDX);
-    code.load(Gpr::RCX, slot::RCX);
 }
 
 impl Translator<'_> {
@@ -256,8 +258,27 @@ impl Translator<'_> {
         self.request.first_point + point as u32
     }
 
-    fn prologue(&mut self) {
-        check_target(&mut self.code, self.block.pc, self.request.routines);
+    /// What stands before the first instruction. Returns the entry for direct jumps.
+    fn begin(&mut self) -> u32 {
+        let request = self.request;
+        let plain = request.armed.is_some() || self.block.insns.iter().any(|i| i.observed);
+        if request.prologue && !plain {
+            check_target(&mut self.code, self.block.pc, request.routines, 2 * 9);
+            let entry = self.code.offset();
+            self.spill();
+            self.spilled = Saved::RCX_RDX;
+            self.entered_spilled = true;
+            return entry;
+        }
+        if request.prologue {
+            check_target(&mut self.code, self.block.pc, request.routines, 0);
+            self.load_spilled(Saved::RCX_RDX);
+        }
+        let entry = self.code.offset();
+        if let Some(n) = request.armed {
+            self.armed_stop(n);
+        }
+        entry
     }
 
     /// Counts an armed stop down and stops at zero. The countdown is in the thread's page, so a
@@ -284,7 +305,7 @@ impl Translator<'_> {
         self.map.push(MapEntry {
             host,
             uncounted: uncounted as i8,
-            saved,
+            saved: Saved(saved.0 | self.spilled.0),
             index: self.index as u8,
             scratch: scratch.map_or(0, |s| s.0 + 1),
             pc,
@@ -296,22 +317,28 @@ impl Translator<'_> {
         let insns = &block.insns;
         let n = insns.len() as i32;
         let bounded = self.request.bounded;
-        self.counted_at = if bounded { None } else { place_to_count(insns) };
+        if !bounded && block.blind > 0 {
+            self.counted_at = Some(0);
+            self.count_first(n);
+        } else if !bounded {
+            self.counted_at = place_to_count(insns);
+        }
         for (i, insn) in insns.iter().enumerate() {
             let done = i as i32;
             let last = done + 1 == n;
             let mut uncounted = done;
             self.index = i;
+            let overwritten = self.settle_for(insn);
             if let Some(tape) = &mut self.tape {
                 tape.before(&mut self.code, i, insn);
             }
             match self.counted_at {
                 _ if bounded => {}
-                Some(at) if i == at => {
-                    self.count(insn.pc, n, done);
+                Some(at) if i == at && self.counted.is_none() => {
+                    self.count(insn.pc, n, done, 1);
                     uncounted = done - n;
                 }
-                Some(at) if i > at => uncounted = done - n,
+                Some(at) if i >= at => uncounted = done - n,
                 // An indirect branch has rcx saved anyway and counts after that, if that is near.
                 None if last && (!insn.flow.is_indirect() || self.tape.is_some()) => {
                     self.count_keeping_flags(insn.pc, n, done);
@@ -326,6 +353,7 @@ impl Translator<'_> {
             }
             self.late_count = (self.counted_at.is_none() && last && !bounded).then_some((n, done));
             self.insn(i, uncounted);
+            self.spilled.0 &= !overwritten;
             if insn.observed && insn.flow == Flow::Next {
                 self.observe_after(insn, uncounted);
             }
@@ -333,6 +361,7 @@ impl Translator<'_> {
         // A superblock that was cut short, not ended by a transfer, goes on at its end.
         if insns.last().is_none_or(|i| !i.flow.ends()) {
             if let Some(special) = block.special {
+                self.settle();
                 self.end_record(insns.len());
                 let p = self.stop_here(special, 0);
                 self.stub_jump(p);
@@ -349,74 +378,6 @@ impl Translator<'_> {
         } else {
             self.point(Point::Special { pc, uncounted })
         }
-    }
-
-    /// The lane that this superblock counts in: a function of its address, and another one for the
-    /// superblocks around it.
-    fn count_slot(&self) -> u32 {
-        let pc = self.block.pc;
-        let mixed = pc ^ pc >> 3 ^ pc >> 6;
-        slot::COUNT + 8 * (mixed as u32 % slot::LANES)
-    }
-
-    /// `add [count], n; jc stop`
-    fn count(&mut self, pc: u64, n: i32, done: i32) {
-        let count = self.count_slot();
-        self.code.add_slot(count, n as i8);
-        let site = self.code.jcc_later(2);
-        let p = self.point(Point::Budget {
-            pc,
-            uncounted: done - n,
-            blind: 1,
-            open: self.open(),
-        });
-        self.stubs.push((site, p));
-    }
-
-    /// The same without touching the flags. The top byte of the counter is zero only when it has
-    /// passed zero, since it starts as a small negative number.
-    fn count_keeping_flags(&mut self, pc: u64, n: i32, done: i32) {
-        let count = self.count_slot();
-        self.note(pc, done, Saved::RCX);
-        self.code.save(Gpr::RCX, slot::RCX);
-        self.code.load(Gpr::RCX, count);
-        self.code.add_rcx(n as i8);
-        self.code.save(Gpr::RCX, count);
-        self.code.load_byte_ecx(count + 7);
-        self.code.jrcxz(9 + 2);
-        self.code.load(Gpr::RCX, slot::RCX);
-        self.code.raw(&[0xeb, 5]);
-        let site = self.code.jump_later();
-        let p = self.point(Point::Budget {
-            pc,
-            uncounted: done - n,
-            blind: 0,
-            open: self.open(),
-        });
-        self.stubs.push((site, p));
-    }
-
-    /// Counts at an indirect branch, rcx being saved already, if that is still to be done.
-    fn count_with_rcx_saved(&mut self, pc: u64) -> bool {
-        let Some((n, done)) = self.late_count.take() else {
-            return false;
-        };
-        let count = self.count_slot();
-        self.note(pc, done, Saved::RCX);
-        self.code.load(Gpr::RCX, count);
-        self.code.add_rcx(n as i8);
-        self.code.save(Gpr::RCX, count);
-        self.code.load_byte_ecx(count + 7);
-        // The stop is reached over a jump that stands right behind the branch.
-        self.code.jrcxz(0);
-        let p = self.point(Point::Budget {
-            pc,
-            uncounted: done - n,
-            blind: 0,
-            open: self.open(),
-        });
-        self.island = Some((self.code.offset(), p));
-        true
     }
 
     fn insn(&mut self, i: usize, uncounted: i32) {
@@ -469,12 +430,12 @@ impl Translator<'_> {
                 }
             }
             Flow::Return { pop } => {
-                self.code.save(Gpr::RCX, slot::RCX);
+                self.save_rcx();
                 if self.count_with_rcx_saved(insn.pc) {
                     self.note(insn.pc, -1, Saved::RCX);
                 }
                 self.code.load_return_address();
-                self.code.save(Gpr::RDX, slot::RDX);
+                self.save_rdx();
                 self.code.add_rsp(8 + i32::from(pop));
                 self.indirect(insn.pc, i);
             }
@@ -482,18 +443,19 @@ impl Translator<'_> {
                 self.load_target(insn);
                 let uncounted = if counts_late { -1 } else { uncounted };
                 self.note(insn.pc, uncounted, Saved::RCX);
-                self.code.save(Gpr::RDX, slot::RDX);
+                self.save_rdx();
                 self.indirect(insn.pc, i);
             }
             Flow::IndirectCall => {
                 self.load_target(insn);
                 let uncounted = if counts_late { -1 } else { uncounted };
-                self.code.save(Gpr::RDX, slot::RDX);
+                self.save_rdx();
                 self.note(insn.pc, uncounted, Saved::RCX_RDX);
                 self.push_return(next);
                 self.indirect(insn.pc, i);
             }
             Flow::Syscall => {
+                self.settle();
                 // The call itself is an event of its own on the tape.
                 self.end_record(i);
                 // The call destroys rcx and r11; a stop before it shows what they were.
@@ -523,7 +485,7 @@ impl Translator<'_> {
 
     /// `mov rcx, <operand of the branch>`, rcx saved before.
     fn load_target(&mut self, insn: &Insn) {
-        self.code.save(Gpr::RCX, slot::RCX);
+        self.save_rcx();
         if self.count_with_rcx_saved(insn.pc) {
             // The operand may name rcx.
             self.code.load(Gpr::RCX, slot::RCX);
@@ -588,17 +550,18 @@ impl Translator<'_> {
     }
 
     fn exit_jump(&mut self, target: u64) {
+        self.settle();
         self.end_record(self.block.insns.len());
         self.linked_jump(target);
     }
 
     fn linked_jump(&mut self, target: u64) {
         let site = self.code.jump_later();
-        self.exit_at(site, target);
+        self.exit_at(site, target, None);
     }
 
     /// A way out after which the count is right.
-    fn exit_at(&mut self, site: u32, target: u64) {
+    fn exit_at(&mut self, site: u32, target: u64, correction: Option<Correction>) {
         let p = if self.request.bounded {
             let executed = self.block.insns.len() as u32;
             self.point(Point::Bound {
@@ -612,6 +575,7 @@ impl Translator<'_> {
                 site,
                 stub: 0,
                 linked: None,
+                correction,
             })
         };
         self.stubs.push((site, p));
@@ -626,19 +590,20 @@ impl Translator<'_> {
             Some(at) if at <= i => self.block.insns.len(),
             _ => 0,
         };
-        if executed != counted || tape.is_some() {
+        if executed != counted || tape.is_some() || self.spilled != Saved::default() {
             self.side_exits.push(SideExit {
                 site,
                 correction: executed as i32 - counted as i32,
                 target,
                 executed,
                 blind: self.block.insns[i].blind,
+                spilled: self.spilled,
                 tape,
             });
         } else if self.request.bounded {
             self.bound(site, target, executed);
         } else {
-            self.exit_at(site, target);
+            self.exit_at(site, target, None);
         }
     }
 
@@ -658,16 +623,24 @@ impl Translator<'_> {
         } = exit;
         let count = self.count_slot();
         self.code.land(exit.site);
+        self.load_spilled(exit.spilled);
         if let (Some(tape), Some(moment)) = (&mut self.tape, exit.tape) {
             tape.leave(&mut self.code, exit.executed, moment);
         }
+        let mut corrected = None;
         if correction != 0 {
             if exit.blind > 0 {
-                self.code.add_slot(count, correction as i8);
-                if correction > 0 {
-                    let stop = self.code.jcc_later(2);
-                    self.stop_on_the_way(stop, &exit);
-                }
+                let number = correction as i8;
+                self.code.add_slot(count, number);
+                let site = self.code.here() - 5;
+                let stop = self.code.jcc_later(NOT_NEGATIVE);
+                let point = self.stop_on_the_way(stop, &exit);
+                corrected = Some(Correction {
+                    site,
+                    lane: count,
+                    number,
+                    budget: self.id(point),
+                });
             } else {
                 self.code.save(Gpr::RCX, slot::RCX);
                 self.code.load(Gpr::RCX, count);
@@ -687,19 +660,26 @@ impl Translator<'_> {
             let site = self.code.jump_later();
             self.bound(site, target, exit.executed);
         } else {
-            self.linked_jump(target);
+            let site = self.code.jump_later();
+            self.exit_at(site, target, corrected);
         }
     }
 
     /// The budget may run out on a way out.
-    fn stop_on_the_way(&mut self, site: u32, exit: &SideExit) {
+    fn stop_on_the_way(&mut self, site: u32, exit: &SideExit) -> usize {
         let p = self.point(Point::Budget {
             pc: exit.target,
             uncounted: 0,
             blind: exit.blind,
+            saved: if exit.blind == 0 {
+                Saved::RCX
+            } else {
+                Saved::default()
+            },
             open: None,
         });
         self.stubs.push((site, p));
+        p
     }
 
     fn stub_jump(&mut self, point: usize) {
@@ -721,7 +701,13 @@ impl Translator<'_> {
             self.code.bytes[at..at + 4].copy_from_slice(&(disp as i32).to_le_bytes());
             return;
         }
-        // Out of reach: through a register that the instruction does not use.
+        // Out of reach. An address is a constant; what is there goes through a register that the instruction does not
+        // use.
+        let to = insn.decoded.op0_register();
+        if insn.decoded.mnemonic() == Mnemonic::Lea && to.is_gpr64() {
+            self.code.imm64(Gpr(to.number() as u8), target);
+            return;
+        }
         let reg = unused_register(&insn.decoded);
         let gpr = Gpr(reg.number() as u8);
         self.code.save(gpr, slot::ANY);
@@ -742,6 +728,15 @@ impl Translator<'_> {
             self.code.bytes[from as usize - 1] = distance as u8;
             self.stub_jump(point);
         }
+        if let Some(counted) = self.counted.filter(|_| self.entered_spilled) {
+            let body = self.code.host + u64::from(counted.entry);
+            self.counted = Some(Counted {
+                entry: self.code.offset(),
+                ..counted
+            });
+            self.spill();
+            self.code.jump(body);
+        }
         for exit in std::mem::take(&mut self.side_exits) {
             self.lay_down(exit);
         }
@@ -761,24 +756,4 @@ impl Translator<'_> {
             self.code.raw(&value.to_le_bytes());
         }
     }
-}
-
-/// Where in a superblock the count may be added although it destroys the flags: right before an
-/// instruction that overwrites all of them. The earlier the better, since ways out before it have
-/// to count for themselves. Among those before the first way out one that cannot fault is
-/// preferred: at a fault the guest's flags, dead though they are, would not be the true ones.
-fn place_to_count(insns: &[Insn]) -> Option<usize> {
-    let mut found = None;
-    for (i, insn) in insns.iter().enumerate() {
-        if insn.sets_all_flags {
-            if !insn.may_fault {
-                return Some(i);
-            }
-            found = found.or(Some(i));
-        }
-        if insn.flow.leaves() && found.is_some() {
-            break;
-        }
-    }
-    found
 }
