@@ -22,7 +22,7 @@ use crate::signals::{Disposition, Dispositions, LastFault};
 use crate::sites::Hunt;
 use crate::threads::Threads;
 use crate::translate::{
-    Fetch, MAX_INSNS, MAX_OBSERVED, MOST_BLIND, Point, Request, Saved, decode, translate,
+    Fetch, Insn, MAX_INSNS, MAX_OBSERVED, MOST_BLIND, Point, Request, Saved, decode, translate,
     until_flags_set,
 };
 use crate::{Error, Stats};
@@ -55,7 +55,7 @@ pub(crate) const DISABLED_STACK: [u8; 24] = {
 };
 
 /// Blocks translated ahead of being reached, per stop.
-const AHEAD: usize = 8;
+const AHEAD: usize = 16;
 
 /// Why the guest stopped, in guest terms.
 #[derive(Debug)]
@@ -160,6 +160,8 @@ pub(crate) struct Engine {
     pub(crate) threads: Threads,
     /// Instructions that the scheduler is interested in, while recording.
     pub(crate) hunt: Option<Hunt>,
+    /// Room for the instructions of the next superblock.
+    room: Vec<Insn>,
     /// What each lane of the step counter was given, and how much of it was used the last time
     /// that one ran out.
     shares: [u64; slot::LANES as usize],
@@ -321,6 +323,7 @@ impl Engine {
             dispositions: Dispositions::inherited(tracee.0),
             threads: Threads::new(tracee.0, 0),
             hunt: None,
+            room: Vec::new(),
             shares: [1; slot::LANES as usize],
             used: [1; slot::LANES as usize],
             altstack: DISABLED_STACK,

@@ -56,7 +56,11 @@ impl Hunt {
     }
 
     pub(crate) fn look(&mut self, block: &Superblock) {
+        let any = self.atomics || self.accesses;
         for insn in &block.insns {
+            if !any && insn.decoded.code() != Code::Pause {
+                continue;
+            }
             let site = match kind(&insn.decoded) {
                 Some(Site::Atomic) if !self.atomics => continue,
                 Some(Site::Access) if !self.accesses => continue,

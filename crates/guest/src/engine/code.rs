@@ -39,6 +39,7 @@ impl Engine {
         }
         self.refresh_maps()?;
         let most = self.longest();
+        let room = std::mem::take(&mut self.room);
         let mut block = {
             let armed = &self.armed;
             let mut fetcher = Fetcher::new(
@@ -49,7 +50,7 @@ impl Engine {
                 &self.aliases,
             );
             let is_stop = |at| armed.contains_key(&at);
-            let mut block = decode(pc, most, &mut fetcher, &is_stop);
+            let mut block = decode(pc, most, room, &mut fetcher, &is_stop);
             // Instructions under observation are left as they are.
             if self.observed.is_empty() {
                 block.look_for_dead_flags(&mut fetcher, &is_stop);
@@ -84,6 +85,7 @@ impl Engine {
         let sites: Vec<u64> = block.return_sites().collect();
         let id = self.cache.place(region, pc, block.ranges, t, prologue);
         self.add_taped(taped, Some(id));
+        self.room = block.insns;
         let exits = self.cache.open_exits(id).map(|(exit, target)| Ahead {
             target,
             exit: Some(exit),

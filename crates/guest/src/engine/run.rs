@@ -284,7 +284,9 @@ impl Engine {
                 &self.aliases,
             );
             let armed = &self.armed;
-            decode(pc, limit, &mut fetcher, &|at| armed.contains_key(&at))
+            decode(pc, limit, Vec::new(), &mut fetcher, &|at| {
+                armed.contains_key(&at)
+            })
         };
         block.flip(&self.flipped);
         block.observe(&self.observed);

@@ -15,7 +15,10 @@ const RESULT: u16 = 0b1_0001;
 const STACK: u16 = 0b1_0000;
 
 /// Instructions that a loop is unrolled to, about.
-const UNROLLED: usize = MAX_INSNS;
+const UNROLLED: usize = 32;
+
+/// Less than this is little: a tight loop is unrolled to the full length of a superblock.
+const SHORT: usize = 12;
 
 /// How far ahead an instruction that sets the flags is looked for.
 pub(crate) const MOST_BLIND: u8 = 8;
@@ -125,17 +128,19 @@ pub(crate) struct Superblock {
 
 /// Decodes at most `limit` instructions from `pc`. `is_stop` says where a stop is armed: a
 /// superblock ends before it. An empty superblock without `special` means that `pc` cannot be
-/// executed.
+/// executed. `insns` is room for them, from a superblock that is not needed any more.
 pub(crate) fn decode(
     pc: u64,
     limit: usize,
+    mut insns: Vec<Insn>,
     code: &mut dyn Fetch,
     is_stop: &dyn Fn(u64) -> bool,
 ) -> Superblock {
     let limit = limit.min(MAX_INSNS);
+    insns.clear();
     let mut block = Superblock {
         pc,
-        insns: Vec::with_capacity(16),
+        insns,
         end: pc,
         special: None,
         blind: 0,
@@ -213,7 +218,8 @@ pub(crate) fn decode(
                     block.note(begin, at);
                     let body = block.insns.len();
                     if rounds == 0 {
-                        rounds = (UNROLLED / body).max(1);
+                        let most = if body < SHORT { MAX_INSNS } else { UNROLLED };
+                        rounds = (most / body).max(1);
                     }
                     rounds -= 1;
                     if rounds == 0 {
@@ -229,7 +235,13 @@ pub(crate) fn decode(
                     block.end = at;
                     continue 'pieces;
                 }
-                Flow::Branch { .. } => {}
+                // A backward branch is a loop, and what follows it the rare way: not worth much code.
+                Flow::Branch { target, .. } => {
+                    if target < at && block.insns.len() >= SHORT {
+                        block.note(begin, at);
+                        break 'pieces;
+                    }
+                }
                 Flow::IndirectJump | Flow::IndirectCall => {
                     block.note(begin, at);
                     // What the dynamic linker has settled is as good as direct.

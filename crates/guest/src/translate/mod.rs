@@ -21,8 +21,8 @@ mod spilled;
 pub(crate) mod tape;
 
 use iced_x86::{
-    BlockEncoder, BlockEncoderOptions, Code as Opcode, Instruction, InstructionBlock, Mnemonic,
-    Register,
+    BlockEncoder, BlockEncoderOptions, Code as Opcode, Instruction, InstructionBlock,
+    InstructionInfoFactory, Mnemonic, Register,
 };
 
 use self::tape::{Moment, Taped, Taping};
@@ -171,9 +171,10 @@ struct Translator<'a> {
     counted: Option<Counted>,
     /// A `jrcxz` (its end) that must reach the stop of this point.
     island: Option<(u32, usize)>,
-    /// Registers that wait in their slots, and whether all do at the beginning.
+    /// Registers that wait in their slots, and the place in the code where all do.
     spilled: Saved,
-    entered_spilled: bool,
+    entered_spilled: Option<u32>,
+    factory: Option<InstructionInfoFactory>,
     /// Ways out that have something to do before they leave.
     side_exits: Vec<SideExit>,
     tape: Option<Taping>,
@@ -209,13 +210,16 @@ pub(crate) fn translate(block: &Superblock, request: Request) -> Translation {
         counted: None,
         island: None,
         spilled: Saved::default(),
-        entered_spilled: false,
+        entered_spilled: None,
+        factory: None,
         side_exits: Vec::new(),
         tape: request.tape.map(|id| Taping::new(block, id)),
         index: 0,
     };
     let entry = t.begin();
     t.body();
+    t.lay_island();
+    let entry = entry.unwrap_or_else(|| t.direct_entries());
     t.finish();
     Translation {
         bytes: t.code.bytes,
@@ -230,19 +234,19 @@ pub(crate) fn translate(block: &Superblock, request: Request) -> Translation {
 /// The prologue alone, for a block that is already translated: checks and jumps to `entry`.
 pub(crate) fn thunk(pc: u64, entry: u64, host: u64, routines: Routines) -> Vec<u8> {
     let mut code = Code::at(host);
-    check_target(&mut code, pc, routines, 0);
+    check_target(&mut code, pc, routines);
     code.load(Gpr::RDX, slot::RDX);
     code.load(Gpr::RCX, slot::RCX);
     code.jump(entry);
     code.bytes
 }
 
-/// Goes on behind the next `more` bytes if the target of an indirect branch, in rcx, is `pc`.
-fn check_target(code: &mut Code, pc: u64, routines: Routines, more: i8) {
+/// Goes on if the target of an indirect branch, in rcx, is `pc`.
+fn check_target(code: &mut Code, pc: u64, routines: Routines) {
     code.imm64(Gpr::RDX, pc.wrapping_neg());
     code.add_rcx_rdx();
     // On a mismatch rcx gets the target back and the miss routine looks further.
-    code.jrcxz(10 + 4 + 5 + more);
+    code.jrcxz(10 + 4 + 5);
     code.imm64(Gpr::RDX, pc);
     code.add_rcx_rdx();
     code.jump(routines.miss);
@@ -258,27 +262,25 @@ impl Translator<'_> {
         self.request.first_point + point as u32
     }
 
-    /// What stands before the first instruction. Returns the entry for direct jumps.
-    fn begin(&mut self) -> u32 {
+    /// What stands before the first instruction. Returns the entry for direct jumps, if that is here.
+    fn begin(&mut self) -> Option<u32> {
         let request = self.request;
         let plain = request.armed.is_some() || self.block.insns.iter().any(|i| i.observed);
         if request.prologue && !plain {
-            check_target(&mut self.code, self.block.pc, request.routines, 2 * 9);
-            let entry = self.code.offset();
-            self.spill();
+            check_target(&mut self.code, self.block.pc, request.routines);
             self.spilled = Saved::RCX_RDX;
-            self.entered_spilled = true;
-            return entry;
+            self.entered_spilled = Some(self.code.offset());
+            return None;
         }
         if request.prologue {
-            check_target(&mut self.code, self.block.pc, request.routines, 0);
+            check_target(&mut self.code, self.block.pc, request.routines);
             self.load_spilled(Saved::RCX_RDX);
         }
         let entry = self.code.offset();
         if let Some(n) = request.armed {
             self.armed_stop(n);
         }
-        entry
+        Some(entry)
     }
 
     /// Counts an armed stop down and stops at zero. The countdown is in the thread's page, so a
@@ -721,22 +723,17 @@ impl Translator<'_> {
         self.code.load(gpr, slot::ANY);
     }
 
-    fn finish(&mut self) {
+    /// What a `jrcxz` of the last branch must reach stands right behind that.
+    fn lay_island(&mut self) {
         if let Some((from, point)) = self.island.take() {
             let distance = self.code.offset() - from;
             assert!(distance < 128, "an indirect branch takes less than that");
             self.code.bytes[from as usize - 1] = distance as u8;
             self.stub_jump(point);
         }
-        if let Some(counted) = self.counted.filter(|_| self.entered_spilled) {
-            let body = self.code.host + u64::from(counted.entry);
-            self.counted = Some(Counted {
-                entry: self.code.offset(),
-                ..counted
-            });
-            self.spill();
-            self.code.jump(body);
-        }
+    }
+
+    fn finish(&mut self) {
         for exit in std::mem::take(&mut self.side_exits) {
             self.lay_down(exit);
         }

@@ -12,17 +12,29 @@
 use iced_x86::{Instruction, InstructionInfoFactory, Mnemonic, OpAccess, Register};
 
 use super::emit::Gpr;
-use super::{Insn, Saved, Translator};
+use super::{Counted, Insn, Saved, Translator};
 use crate::layout::slot;
 
 const RCX: u8 = Saved::RCX.0;
 const RDX: u8 = 2;
 
 impl Translator<'_> {
-    /// Stores both, where a direct branch goes into code that finds them in their slots.
-    pub(super) fn spill(&mut self) {
+    /// Where direct branches enter code that finds the two in their slots. Returns the entry.
+    pub(super) fn direct_entries(&mut self) -> u32 {
+        if let Some(counted) = self.counted {
+            let entry = self.direct_entry(counted.entry);
+            self.counted = Some(Counted { entry, ..counted });
+        }
+        let body = self.entered_spilled.expect("an entry of the other kind");
+        self.direct_entry(body)
+    }
+
+    fn direct_entry(&mut self, body: u32) -> u32 {
+        let entry = self.code.offset();
         self.code.save(Gpr::RDX, slot::RDX);
         self.code.save(Gpr::RCX, slot::RCX);
+        self.code.jump(self.code.host + u64::from(body));
+        entry
     }
 
     /// Loads all that waits.
@@ -45,7 +57,8 @@ impl Translator<'_> {
         if self.spilled == Saved::default() {
             return 0;
         }
-        let (read, written) = uses(&insn.decoded);
+        let factory = self.factory.get_or_insert_with(InstructionInfoFactory::new);
+        let (read, written) = uses(&insn.decoded, factory);
         let told = (insn.told >> 1) as u8 & (RCX | RDX);
         let needed = Saved(self.spilled.0 & (read | told));
         self.load_spilled(needed);
@@ -71,7 +84,7 @@ impl Translator<'_> {
 /// Which of the two the instruction reads, as far as that can matter, and which it overwrites as a whole. Only the
 /// usual instructions count as overwriting: others may leave their destination alone, as `bsf` does for zero and
 /// `rdsspq` on processors that do not know it.
-fn uses(insn: &Instruction) -> (u8, u8) {
+fn uses(insn: &Instruction, factory: &mut InstructionInfoFactory) -> (u8, u8) {
     let overwrites = match insn.mnemonic() {
         Mnemonic::Mov
         | Mnemonic::Movzx
@@ -83,7 +96,7 @@ fn uses(insn: &Instruction) -> (u8, u8) {
         _ => false,
     };
     let (mut read, mut written) = (0, 0);
-    for used in InstructionInfoFactory::new().info(insn).used_registers() {
+    for used in factory.info(insn).used_registers() {
         let bit = match used.register().full_register() {
             Register::RCX => RCX,
             Register::RDX => RDX,
