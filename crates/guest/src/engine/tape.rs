@@ -13,8 +13,8 @@ use ::tape::{Event, Listener, Part, Shape, Stretch};
 use super::*;
 use crate::cache::Shared;
 use crate::layout::TAPE_SIZE;
-use crate::translate::Open;
-use crate::translate::tape::{MAX_BYTES_PER_STEP, Taped};
+use crate::translate::emit::Gpr;
+use crate::translate::tape::{HOME, MAX_BYTES_PER_STEP, Taped, saved};
 
 const HALF: u64 = TAPE_SIZE / 2;
 /// A half is handed over when this much is in it; little enough to stay in the CPU's caches.
@@ -42,12 +42,19 @@ pub(crate) struct Tape {
     probes: Option<FxHashSet<u64>>,
 }
 
+/// Where a stopped guest has the cursor.
+#[derive(Clone, Copy)]
+pub(super) enum Cursor {
+    In(Gpr),
+    /// In the thread's page.
+    Parked,
+}
+
 /// A tape that is being written.
 struct Running {
     reader: Reader,
-    /// Where the next record goes, if `synced`; else that is in the thread's page.
+    /// Where the next record goes. The guest has it while it runs.
     cursor: u64,
-    synced: bool,
     half: u64,
     /// Shapes that the listener has been told.
     told: usize,
@@ -152,7 +159,6 @@ impl Engine {
         self.tape.running = Some(Running {
             reader: Reader::start(listener, self.cache.shared(), at),
             cursor: self.cache.layout.tape(),
-            synced: true,
             half: 0,
             told,
             events: Vec::new(),
@@ -167,7 +173,6 @@ impl Engine {
         if !self.taping() {
             return Ok(None);
         }
-        self.sync_tape()?;
         self.hand_over()?;
         let running = self.tape.running.take().expect("just seen");
         running.reader.stop().map(Some)
@@ -178,7 +183,6 @@ impl Engine {
         if !self.taping() {
             return Ok(());
         }
-        self.sync_tape()?;
         self.hand_over()?;
         let r = self.tape.running.as_mut().expect("just seen");
         r.reader.wait()
@@ -242,21 +246,51 @@ impl Engine {
         }
     }
 
-    /// Reads from the stopped guest how far the tape is written.
-    pub(crate) fn sync_tape(&mut self) -> Result<(), Error> {
-        if self.tape.running.as_ref().is_none_or(|r| r.synced) {
+    /// The guest is about to run taped code and moves the cursor.
+    pub(super) fn give_cursor(&mut self, regs: &mut UserRegs) -> Result<(), Error> {
+        let Some(r) = &self.tape.running else {
+            return Ok(());
+        };
+        let cursor = r.cursor;
+        let home = register_mut(regs, HOME.0);
+        let own = std::mem::replace(home, cursor);
+        self.set_slot(saved(HOME), own)
+    }
+
+    /// Takes the cursor from a guest that has stopped, and leaves it its own registers.
+    pub(super) fn take_cursor(&mut self, from: Cursor) -> Result<(), Error> {
+        if !self.taping() {
             return Ok(());
         }
-        let cursor = self.slot(slot::TAPE)?;
+        let cursor = match from {
+            Cursor::In(r) => {
+                let own = self.slot(saved(r))?;
+                std::mem::replace(register_mut(&mut self.regs, r.0), own)
+            }
+            Cursor::Parked => self.slot(slot::TAPE)?,
+        };
         let r = self.tape.running.as_mut().expect("just seen");
-        (r.cursor, r.synced) = (cursor, true);
+        r.cursor = cursor;
         Ok(())
     }
 
-    /// The guest is resumed and moves the cursor.
-    pub(super) fn unsync_tape(&mut self) {
-        if let Some(r) = &mut self.tape.running {
-            r.synced = false;
+    /// The same at a stop for the tracer, if that is what is at this host address.
+    pub(super) fn take_cursor_at(&mut self, host: u64) -> Result<(), Error> {
+        let region = self.cache.region_of(host);
+        let is_call = region.is_some_and(|r| {
+            let l = self.cache.regions[r].labels;
+            host == l.syscall_stop || host == l.syscall_done_stop
+        });
+        match self.cache.point_at(host) {
+            _ if is_call => self.take_cursor(Cursor::Parked),
+            Some((
+                _,
+                &Point::Budget {
+                    open: Some((_, r)), ..
+                },
+            )) => self.take_cursor(Cursor::In(r)),
+            _ if self.is_stop(host) => self.take_cursor(Cursor::In(HOME)),
+            _ => Ok(()),
         }
     }
 
@@ -266,15 +300,12 @@ impl Engine {
         if !self.taping() {
             return Ok(u64::MAX);
         }
-        self.sync_tape()?;
         let used = self.tape_used();
         let r = self.tape.running.as_mut().expect("just seen");
         if used > ENOUGH || r.events.len() > MANY_EVENTS {
             self.hand_over()?;
         }
         self.tape_state()?;
-        let cursor = self.tape.running.as_ref().expect("just seen").cursor;
-        self.set_slot(slot::TAPE, cursor)?;
         Ok((HALF - self.tape_used()) / MAX_BYTES_PER_STEP - 2 * MAX_INSNS as u64)
     }
 
@@ -299,7 +330,6 @@ impl Engine {
         if !self.taping() {
             return Ok(());
         }
-        self.sync_tape()?;
         let at = self.tape_used() as u32;
         let r = self.tape.running.as_mut().expect("just seen");
         if let (Event::State { .. }, Some((last, old @ Event::State { .. }))) =
@@ -336,19 +366,11 @@ impl Engine {
         Ok(())
     }
 
-    /// The superblock at hand was left before instruction `index`: completes its record and gives
-    /// the register that held the cursor back.
-    pub(super) fn cut_record(&mut self, open: Open, block: Option<BlockId>) -> Result<(), Error> {
-        let Some((index, scratch)) = open.filter(|_| self.taping()) else {
-            return Ok(());
-        };
-        if let Some(s) = scratch {
-            *register_mut(&mut self.regs, s.0) = self.slot(slot::TAPE_REGISTER)?;
-        }
-        if index == 0 {
+    /// The superblock at hand was left before instruction `index`: completes its record.
+    pub(super) fn cut_record(&mut self, index: u8, block: Option<BlockId>) -> Result<(), Error> {
+        if index == 0 || !self.taping() {
             return Ok(());
         }
-        self.sync_tape()?;
         let next = self.tape.shapes.len() as u32;
         let cut = match block {
             Some(id) => self.tape.blocks.get_mut(&id),
@@ -374,8 +396,7 @@ impl Engine {
         let cursor = r.cursor;
         r.cursor += (::tape::RECORD_HEAD + 8 * values as usize) as u64;
         self.cache.write_shared(cursor, &id.to_le_bytes());
-        let moved = r.cursor;
-        self.set_slot(slot::TAPE, moved)
+        Ok(())
     }
 
     /// A handler is about to run on the frame that the kernel has just written.
