@@ -21,7 +21,7 @@ pub(crate) const BASES: [u64; 4] = [0x7000_0000, 0x6000_0000, 0x5000_0000, 0x300
 
 pub(crate) const PRIVATE_SIZE: u64 = 0x100_0000;
 pub(crate) const SHARED_SIZE: u64 = 0xf0_0000 + TAPE_SIZE;
-pub(crate) const TAPE_SIZE: u64 = 0x800_0000;
+pub(crate) const TAPE_SIZE: u64 = 0x400_0000;
 pub(crate) const REGION_SIZE: u64 = 0x400_0000;
 
 /// Bytes each thread has of the private part.

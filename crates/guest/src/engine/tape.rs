@@ -1,8 +1,13 @@
 //! Writing the tape: buffers, shapes and events, and the thread that reads along.
 //!
-//! Translated code writes records to one half of a buffer while somebody on another CPU reads the
-//! other half. There is no check for the end of the buffer: the step budget is small enough that
-//! the guest stops before it.
+//! Translated code writes records to a buffer. There is no check for its end: the step budget is small
+//! enough that the guest stops before it. Then the tracer, on the guest's CPU, copies them out for
+//! somebody who reads them on another CPU, and the guest writes to the same memory again: it stays in
+//! the caches of its CPU.
+//!
+//! Handing the buffer itself over, and writing to another one meanwhile, was rejected: each line of it
+//! has to be taken back from the reader's CPU when it is written to the next time, and that takes the
+//! guest up to ten times as long as running.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -11,14 +16,14 @@ use std::thread::JoinHandle;
 use ::tape::{Event, Listener, Part, Shape, Stretch};
 
 use super::*;
-use crate::cache::Shared;
 use crate::layout::TAPE_SIZE;
 use crate::translate::emit::Gpr;
 use crate::translate::tape::{HOME, MAX_BYTES_PER_STEP, Taped, saved};
 
-const HALF: u64 = TAPE_SIZE / 2;
-/// A half is handed over when this much is in it; little enough to stay in the CPU's caches.
+/// The buffer is handed over when this much is in it; little enough to stay in the CPU's caches.
 const ENOUGH: u64 = 1 << 20;
+/// Copies that may wait for the reader before the guest does.
+const COPIES: usize = 2;
 const MANY_EVENTS: usize = 4096;
 
 /// A superblock of which a record may have to be cut short.
@@ -55,7 +60,6 @@ struct Running {
     reader: Reader,
     /// Where the next record goes. The guest has it while it runs.
     cursor: u64,
-    half: u64,
     /// Shapes that the listener has been told.
     told: usize,
     events: Vec<(u32, Event)>,
@@ -68,22 +72,24 @@ struct Running {
 /// Somebody listens on another thread.
 struct Reader {
     to: Option<Sender<Message>>,
-    done: Receiver<()>,
-    /// A half is being read.
-    busy: bool,
+    /// Gives copies back that have been read.
+    done: Receiver<Vec<u8>>,
+    /// Copies that have not been given back.
+    busy: usize,
+    /// Those that have, to be used again.
+    free: Vec<Vec<u8>>,
     thread: JoinHandle<Box<dyn Listener>>,
 }
 
 struct Message {
     step: u64,
-    half: u64,
-    len: usize,
+    records: Vec<u8>,
     shapes: Vec<Shape>,
     events: Vec<(u32, Event)>,
 }
 
 impl Reader {
-    fn start(mut listener: Box<dyn Listener>, buffer: Arc<Shared>, at: u64) -> Self {
+    fn start(mut listener: Box<dyn Listener>) -> Self {
         let (to, messages) = channel::<Message>();
         let (ack, done) = channel();
         let thread = std::thread::spawn(move || {
@@ -92,10 +98,10 @@ impl Reader {
                 listener.hear(Part {
                     step: m.step,
                     shapes: &m.shapes,
-                    records: buffer.view(at + m.half * HALF, m.len),
+                    records: &m.records,
                     events: &m.events,
                 });
-                if ack.send(()).is_err() {
+                if ack.send(m.records).is_err() {
                     break;
                 }
             }
@@ -104,21 +110,30 @@ impl Reader {
         Reader {
             to: Some(to),
             done,
-            busy: false,
+            busy: 0,
+            free: Vec::new(),
             thread,
         }
     }
 
-    fn wait(&mut self) -> Result<(), Error> {
-        if std::mem::take(&mut self.busy) {
-            self.done.recv().map_err(|_| gone())?;
+    /// Waits until at most `most` copies have not been read.
+    fn wait(&mut self, most: usize) -> Result<(), Error> {
+        while self.busy > most {
+            let copy = self.done.recv().map_err(|_| gone())?;
+            self.free.push(copy);
+            self.busy -= 1;
         }
         Ok(())
     }
 
+    /// Room for a copy.
+    fn room(&mut self) -> Result<Vec<u8>, Error> {
+        self.wait(COPIES - 1)?;
+        Ok(self.free.pop().unwrap_or_default())
+    }
+
     fn send(&mut self, m: Message) -> Result<(), Error> {
-        self.wait()?;
-        self.busy = true;
+        self.busy += 1;
         let to = self.to.as_ref().expect("the reader has not been stopped");
         to.send(m).map_err(|_| gone())
     }
@@ -155,11 +170,9 @@ impl Engine {
     /// Begins a tape at the present boundary.
     pub(crate) fn start_tape(&mut self, listener: Box<dyn Listener>) -> Result<(), Error> {
         let told = listener.shapes_heard();
-        let at = self.cache.layout.tape() - self.cache.layout.shared();
         self.tape.running = Some(Running {
-            reader: Reader::start(listener, self.cache.shared(), at),
+            reader: Reader::start(listener),
             cursor: self.cache.layout.tape(),
-            half: 0,
             told,
             events: Vec::new(),
             step: self.step()?,
@@ -185,7 +198,7 @@ impl Engine {
         }
         self.hand_over()?;
         let r = self.tape.running.as_mut().expect("just seen");
-        r.reader.wait()
+        r.reader.wait(0)
     }
 
     /// The tape as a listener that does not want it has to be rid of.
@@ -306,7 +319,7 @@ impl Engine {
             self.hand_over()?;
         }
         self.tape_state()?;
-        Ok((HALF - self.tape_used()) / MAX_BYTES_PER_STEP - 2 * MAX_INSNS as u64)
+        Ok((TAPE_SIZE - self.tape_used()) / MAX_BYTES_PER_STEP - 2 * MAX_INSNS as u64)
     }
 
     /// Says whose turn it is and where that thread stands: what comes next on the tape is about it.
@@ -320,10 +333,10 @@ impl Engine {
         })
     }
 
-    /// Bytes in the half at hand.
+    /// Bytes in the buffer.
     fn tape_used(&self) -> u64 {
         let r = self.tape.running.as_ref().expect("there is a tape");
-        r.cursor - (self.cache.layout.tape() + r.half * HALF)
+        r.cursor - self.cache.layout.tape()
     }
 
     pub(crate) fn tape_event(&mut self, event: Event) -> Result<(), Error> {
@@ -351,18 +364,19 @@ impl Engine {
             shapes, running, ..
         } = &mut self.tape;
         let r = running.as_mut().expect("there is a tape");
+        let mut records = r.reader.room()?;
+        records.resize(len, 0);
+        self.cache.read_shared(base, &mut records);
         let new = shapes[r.told..].to_vec();
         r.told = shapes.len();
         let first = std::mem::replace(&mut r.step, step);
         r.reader.send(Message {
             step: first,
-            half: r.half,
-            len,
+            records,
             shapes: new,
             events: std::mem::take(&mut r.events),
         })?;
-        r.half ^= 1;
-        r.cursor = base + r.half * HALF;
+        r.cursor = base;
         Ok(())
     }
 
