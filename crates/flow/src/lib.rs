@@ -20,6 +20,7 @@ mod sources;
 mod step;
 mod terms;
 mod wanted;
+mod writers;
 
 pub use codes::{Codes, InsnId};
 pub use history::Write;
@@ -31,3 +32,4 @@ pub use slice::Slicer;
 pub use terms::{
     Controls, Criterion, Edge, Edges, Joined, Kind, Merged, Node, OUTSIDE, Omission, Options, Times,
 };
+pub use writers::Writers;

@@ -503,6 +503,32 @@ impl Roll {
         });
     }
 
+    /// Shows the records of chunks one after the other, as they are; those that are compressed are unpacked
+    /// meanwhile.
+    pub(crate) fn visit_records(
+        &self,
+        chunks: std::ops::Range<usize>,
+        mut f: impl FnMut(&Chunk, &[u8]),
+    ) {
+        let chunks = &self.chunks[chunks];
+        let raw = |c: &Chunk| matches!(c.records, Records::Raw(_));
+        let near = chunks.iter().take_while(|c| raw(c)).count();
+        for chunk in &chunks[..near] {
+            f(chunk, &chunk.records.get());
+        }
+        std::thread::scope(|s| {
+            let (send, receive) = sync_channel(2);
+            let rest = &chunks[near..];
+            if rest.is_empty() {
+                return;
+            }
+            s.spawn(move || rest.iter().all(|c| send.send((c, c.records.get())).is_ok()));
+            for (chunk, records) in receive {
+                f(chunk, &records);
+            }
+        });
+    }
+
     /// Walks everything from the last to the first.
     pub fn backward(&self, f: impl FnMut(&View<'_>, &Item) -> bool) {
         self.backward_from(u64::MAX, f);

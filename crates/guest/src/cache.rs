@@ -7,7 +7,6 @@
 //! until the whole cache is emptied.
 
 use std::io;
-use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
@@ -61,26 +60,12 @@ pub(crate) struct Block {
 }
 
 /// The shared memory file as the tracer sees it.
-pub(crate) struct Shared {
+struct Shared {
     fd: i32,
     memory: *mut u8,
 }
 
-// SAFETY: the pointer is to memory that stays mapped as long as the value lives; who accesses which
-// part of it when is said at each access.
-unsafe impl Send for Shared {}
-// SAFETY: as above.
-unsafe impl Sync for Shared {}
-
 impl Shared {
-    /// A part of the tape that has been handed over: neither the guest nor the tracer writes to it
-    /// until its reader has acknowledged it.
-    pub(crate) fn view(&self, offset: u64, len: usize) -> &[u8] {
-        assert!(offset + len as u64 <= FILE_SIZE);
-        // SAFETY: within the mapping, by the assertion; nobody writes to it, see above.
-        unsafe { std::slice::from_raw_parts(self.memory.add(offset as usize), len) }
-    }
-
     fn new() -> Result<Self, Error> {
         // SAFETY: plain system calls; the mapping is private to this value until it is dropped.
         unsafe {
@@ -171,7 +156,7 @@ impl Drop for Shared {
 
 /// All translated code of one guest image.
 pub(crate) struct Cache {
-    shared: Arc<Shared>,
+    shared: Shared,
     pub(crate) layout: Layout,
     pub(crate) regions: Vec<Region>,
     blocks: Vec<Block>,
@@ -194,7 +179,7 @@ const FIRST_BOUNDED: u32 = 0xf000_0000;
 impl Cache {
     pub(crate) fn new(layout: Layout) -> Result<Self, Error> {
         Ok(Cache {
-            shared: Arc::new(Shared::new()?),
+            shared: Shared::new()?,
             layout,
             regions: Vec::new(),
             blocks: Vec::new(),
@@ -208,10 +193,6 @@ impl Cache {
             l2_used: 0,
             generation: 0,
         })
-    }
-
-    pub(crate) fn shared(&self) -> Arc<Shared> {
-        self.shared.clone()
     }
 
     /// The descriptor that the guest maps.

@@ -21,7 +21,7 @@ pub(crate) const BASES: [u64; 4] = [0x7000_0000, 0x6000_0000, 0x5000_0000, 0x300
 
 pub(crate) const PRIVATE_SIZE: u64 = 0x100_0000;
 pub(crate) const SHARED_SIZE: u64 = 0xf0_0000 + TAPE_SIZE;
-pub(crate) const TAPE_SIZE: u64 = 0x800_0000;
+pub(crate) const TAPE_SIZE: u64 = 0x400_0000;
 pub(crate) const REGION_SIZE: u64 = 0x400_0000;
 
 /// Bytes each thread has of the private part.
@@ -93,10 +93,10 @@ pub(crate) mod slot {
     pub(crate) const LANES: u32 = 8;
     /// `step = BASE + ` the sum of the lanes.
     pub(crate) const BASE: u32 = COUNT + 8 * LANES;
-    /// Where the next record of the tape goes, and the guest's own value of the register that holds
-    /// that for the moment.
+    /// Where the next record of the tape goes, during a system call.
     pub(crate) const TAPE: u32 = 0x20;
-    pub(crate) const TAPE_REGISTER: u32 = 0x28;
+    /// For each general register, the guest's own value while it holds the cursor of the tape.
+    pub(crate) const TAPE_REGISTERS: u32 = 0x600;
     /// Point id of the last indirect branch, so that a wild jump can be traced to its source.
     pub(crate) const SOURCE: u32 = 0x30;
     /// Where translated code goes on after a system call.

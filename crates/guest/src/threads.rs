@@ -209,7 +209,6 @@ impl Engine {
             .find(id)
             .ok_or_else(|| Error::Internal(format!("there is no thread {}", id.0)))?;
         let old = self.threads.current;
-        self.sync_tape()?;
         let (_, t) = &mut self.threads.parked[i];
         std::mem::swap(&mut self.tracee, &mut t.tracee);
         std::mem::swap(&mut self.page, &mut t.page);

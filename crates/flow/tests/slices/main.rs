@@ -3,6 +3,7 @@
 
 mod generate;
 mod oracle;
+mod writers;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -270,6 +271,7 @@ fn check(source: &str, flags: &[&str]) {
         saved.times(),
         "how often each instruction ran"
     );
+    writers::check(&roll, &[1]);
     let mut replay = scene.replay();
     let program = load(&mut replay);
     let result = program

@@ -1,5 +1,6 @@
 //! Running translated code, and what its stops mean.
 
+use super::tape::Cursor;
 use super::*;
 
 impl Engine {
@@ -38,6 +39,7 @@ impl Engine {
                 && let Some(region) = self.cache.region_of(at)
             {
                 let labels = self.cache.regions[region].labels;
+                self.take_cursor_at(at)?;
                 if at == labels.miss_stop {
                     let target = self.regs.rcx;
                     self.restore_pair()?;
@@ -93,9 +95,11 @@ impl Engine {
                             saved,
                             open,
                         } => {
-                            let block = self.cache.owner(id);
                             self.take_back(saved)?;
-                            self.cut_record(open, block)?;
+                            if let Some((index, _)) = open {
+                                let block = self.cache.owner(id);
+                                self.cut_record(index, block)?;
+                            }
                             return self.out_of_budget(pc, uncounted, blind, goal);
                         }
                         Point::Special { pc, uncounted } => {
@@ -345,7 +349,9 @@ impl Engine {
         if signal == libc::SIGTRAP
             && let Some((_, point)) = self.cache.point_at(at)
         {
-            match *point {
+            let point = point.clone();
+            self.take_cursor_at(at)?;
+            match point {
                 Point::Bound { pc, executed } => {
                     self.regs.rip = pc;
                     self.add_steps(u64::from(executed))?;
@@ -359,7 +365,7 @@ impl Engine {
                     self.add_steps(u64::from(executed))?;
                     return Ok(Stop::Boundary);
                 }
-                ref other => {
+                other => {
                     return Err(Error::Internal(format!("bounded run stopped at {other:?}")));
                 }
             }
@@ -417,8 +423,8 @@ impl Engine {
         regs.rip = host;
         regs.orig_rax = u64::MAX;
         regs.gs_base = self.page;
+        self.give_cursor(&mut regs)?;
         self.tracee.set_regs(&regs)?;
-        self.unsync_tape();
         self.tracee.resume(Resume::Run)
     }
 
@@ -538,6 +544,7 @@ impl Engine {
     /// A signal raised by translated code. `None`: it was the engine's own doing and is mended.
     pub(super) fn signal_in_cache(&mut self, signal: i32) -> Result<Option<Stop>, Error> {
         if self.interrupted_call() {
+            self.take_cursor(Cursor::Parked)?;
             let result = self.regs.rax as i64;
             self.regs.rax = self.slot(slot::NR)?;
             self.regs.rcx = self.slot(slot::NEXT)?;
@@ -567,8 +574,9 @@ impl Engine {
         self.regs.rip = entry.pc;
         self.take_back(entry.saved)?;
         if self.taping() {
+            self.take_cursor(Cursor::In(entry.cursor))?;
             let block = self.cache.block_of(host);
-            self.cut_record(Some((entry.index, entry.scratch())), block)?;
+            self.cut_record(entry.index, block)?;
         }
         let step = self.step()?.wrapping_add_signed(i64::from(entry.uncounted));
         if watched {

@@ -1,8 +1,13 @@
 //! Writing the tape: buffers, shapes and events, and the thread that reads along.
 //!
-//! Translated code writes records to one half of a buffer while somebody on another CPU reads the
-//! other half. There is no check for the end of the buffer: the step budget is small enough that
-//! the guest stops before it.
+//! Translated code writes records to a buffer. There is no check for its end: the step budget is small
+//! enough that the guest stops before it. Then the tracer, on the guest's CPU, copies them out for
+//! somebody who reads them on another CPU, and the guest writes to the same memory again: it stays in
+//! the caches of its CPU.
+//!
+//! Handing the buffer itself over, and writing to another one meanwhile, was rejected: each line of it
+//! has to be taken back from the reader's CPU when it is written to the next time, and that takes the
+//! guest up to ten times as long as running.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -11,14 +16,14 @@ use std::thread::JoinHandle;
 use ::tape::{Event, Listener, Part, Shape, Stretch};
 
 use super::*;
-use crate::cache::Shared;
 use crate::layout::TAPE_SIZE;
-use crate::translate::Open;
-use crate::translate::tape::{MAX_BYTES_PER_STEP, Taped};
+use crate::translate::emit::Gpr;
+use crate::translate::tape::{HOME, MAX_BYTES_PER_STEP, Taped, saved};
 
-const HALF: u64 = TAPE_SIZE / 2;
-/// A half is handed over when this much is in it; little enough to stay in the CPU's caches.
+/// The buffer is handed over when this much is in it; little enough to stay in the CPU's caches.
 const ENOUGH: u64 = 1 << 20;
+/// Copies that may wait for the reader before the guest does.
+const COPIES: usize = 2;
 const MANY_EVENTS: usize = 4096;
 
 /// A superblock of which a record may have to be cut short.
@@ -42,13 +47,19 @@ pub(crate) struct Tape {
     probes: Option<FxHashSet<u64>>,
 }
 
+/// Where a stopped guest has the cursor.
+#[derive(Clone, Copy)]
+pub(super) enum Cursor {
+    In(Gpr),
+    /// In the thread's page.
+    Parked,
+}
+
 /// A tape that is being written.
 struct Running {
     reader: Reader,
-    /// Where the next record goes, if `synced`; else that is in the thread's page.
+    /// Where the next record goes. The guest has it while it runs.
     cursor: u64,
-    synced: bool,
-    half: u64,
     /// Shapes that the listener has been told.
     told: usize,
     events: Vec<(u32, Event)>,
@@ -61,22 +72,24 @@ struct Running {
 /// Somebody listens on another thread.
 struct Reader {
     to: Option<Sender<Message>>,
-    done: Receiver<()>,
-    /// A half is being read.
-    busy: bool,
+    /// Gives copies back that have been read.
+    done: Receiver<Vec<u8>>,
+    /// Copies that have not been given back.
+    busy: usize,
+    /// Those that have, to be used again.
+    free: Vec<Vec<u8>>,
     thread: JoinHandle<Box<dyn Listener>>,
 }
 
 struct Message {
     step: u64,
-    half: u64,
-    len: usize,
+    records: Vec<u8>,
     shapes: Vec<Shape>,
     events: Vec<(u32, Event)>,
 }
 
 impl Reader {
-    fn start(mut listener: Box<dyn Listener>, buffer: Arc<Shared>, at: u64) -> Self {
+    fn start(mut listener: Box<dyn Listener>) -> Self {
         let (to, messages) = channel::<Message>();
         let (ack, done) = channel();
         let thread = std::thread::spawn(move || {
@@ -85,10 +98,10 @@ impl Reader {
                 listener.hear(Part {
                     step: m.step,
                     shapes: &m.shapes,
-                    records: buffer.view(at + m.half * HALF, m.len),
+                    records: &m.records,
                     events: &m.events,
                 });
-                if ack.send(()).is_err() {
+                if ack.send(m.records).is_err() {
                     break;
                 }
             }
@@ -97,21 +110,30 @@ impl Reader {
         Reader {
             to: Some(to),
             done,
-            busy: false,
+            busy: 0,
+            free: Vec::new(),
             thread,
         }
     }
 
-    fn wait(&mut self) -> Result<(), Error> {
-        if std::mem::take(&mut self.busy) {
-            self.done.recv().map_err(|_| gone())?;
+    /// Waits until at most `most` copies have not been read.
+    fn wait(&mut self, most: usize) -> Result<(), Error> {
+        while self.busy > most {
+            let copy = self.done.recv().map_err(|_| gone())?;
+            self.free.push(copy);
+            self.busy -= 1;
         }
         Ok(())
     }
 
+    /// Room for a copy.
+    fn room(&mut self) -> Result<Vec<u8>, Error> {
+        self.wait(COPIES - 1)?;
+        Ok(self.free.pop().unwrap_or_default())
+    }
+
     fn send(&mut self, m: Message) -> Result<(), Error> {
-        self.wait()?;
-        self.busy = true;
+        self.busy += 1;
         let to = self.to.as_ref().expect("the reader has not been stopped");
         to.send(m).map_err(|_| gone())
     }
@@ -148,12 +170,9 @@ impl Engine {
     /// Begins a tape at the present boundary.
     pub(crate) fn start_tape(&mut self, listener: Box<dyn Listener>) -> Result<(), Error> {
         let told = listener.shapes_heard();
-        let at = self.cache.layout.tape() - self.cache.layout.shared();
         self.tape.running = Some(Running {
-            reader: Reader::start(listener, self.cache.shared(), at),
+            reader: Reader::start(listener),
             cursor: self.cache.layout.tape(),
-            synced: true,
-            half: 0,
             told,
             events: Vec::new(),
             step: self.step()?,
@@ -167,7 +186,6 @@ impl Engine {
         if !self.taping() {
             return Ok(None);
         }
-        self.sync_tape()?;
         self.hand_over()?;
         let running = self.tape.running.take().expect("just seen");
         running.reader.stop().map(Some)
@@ -178,10 +196,9 @@ impl Engine {
         if !self.taping() {
             return Ok(());
         }
-        self.sync_tape()?;
         self.hand_over()?;
         let r = self.tape.running.as_mut().expect("just seen");
-        r.reader.wait()
+        r.reader.wait(0)
     }
 
     /// The tape as a listener that does not want it has to be rid of.
@@ -242,21 +259,51 @@ impl Engine {
         }
     }
 
-    /// Reads from the stopped guest how far the tape is written.
-    pub(crate) fn sync_tape(&mut self) -> Result<(), Error> {
-        if self.tape.running.as_ref().is_none_or(|r| r.synced) {
+    /// The guest is about to run taped code and moves the cursor.
+    pub(super) fn give_cursor(&mut self, regs: &mut UserRegs) -> Result<(), Error> {
+        let Some(r) = &self.tape.running else {
+            return Ok(());
+        };
+        let cursor = r.cursor;
+        let home = register_mut(regs, HOME.0);
+        let own = std::mem::replace(home, cursor);
+        self.set_slot(saved(HOME), own)
+    }
+
+    /// Takes the cursor from a guest that has stopped, and leaves it its own registers.
+    pub(super) fn take_cursor(&mut self, from: Cursor) -> Result<(), Error> {
+        if !self.taping() {
             return Ok(());
         }
-        let cursor = self.slot(slot::TAPE)?;
+        let cursor = match from {
+            Cursor::In(r) => {
+                let own = self.slot(saved(r))?;
+                std::mem::replace(register_mut(&mut self.regs, r.0), own)
+            }
+            Cursor::Parked => self.slot(slot::TAPE)?,
+        };
         let r = self.tape.running.as_mut().expect("just seen");
-        (r.cursor, r.synced) = (cursor, true);
+        r.cursor = cursor;
         Ok(())
     }
 
-    /// The guest is resumed and moves the cursor.
-    pub(super) fn unsync_tape(&mut self) {
-        if let Some(r) = &mut self.tape.running {
-            r.synced = false;
+    /// The same at a stop for the tracer, if that is what is at this host address.
+    pub(super) fn take_cursor_at(&mut self, host: u64) -> Result<(), Error> {
+        let region = self.cache.region_of(host);
+        let is_call = region.is_some_and(|r| {
+            let l = self.cache.regions[r].labels;
+            host == l.syscall_stop || host == l.syscall_done_stop
+        });
+        match self.cache.point_at(host) {
+            _ if is_call => self.take_cursor(Cursor::Parked),
+            Some((
+                _,
+                &Point::Budget {
+                    open: Some((_, r)), ..
+                },
+            )) => self.take_cursor(Cursor::In(r)),
+            _ if self.is_stop(host) => self.take_cursor(Cursor::In(HOME)),
+            _ => Ok(()),
         }
     }
 
@@ -266,16 +313,13 @@ impl Engine {
         if !self.taping() {
             return Ok(u64::MAX);
         }
-        self.sync_tape()?;
         let used = self.tape_used();
         let r = self.tape.running.as_mut().expect("just seen");
         if used > ENOUGH || r.events.len() > MANY_EVENTS {
             self.hand_over()?;
         }
         self.tape_state()?;
-        let cursor = self.tape.running.as_ref().expect("just seen").cursor;
-        self.set_slot(slot::TAPE, cursor)?;
-        Ok((HALF - self.tape_used()) / MAX_BYTES_PER_STEP - 2 * MAX_INSNS as u64)
+        Ok((TAPE_SIZE - self.tape_used()) / MAX_BYTES_PER_STEP - 2 * MAX_INSNS as u64)
     }
 
     /// Says whose turn it is and where that thread stands: what comes next on the tape is about it.
@@ -289,17 +333,16 @@ impl Engine {
         })
     }
 
-    /// Bytes in the half at hand.
+    /// Bytes in the buffer.
     fn tape_used(&self) -> u64 {
         let r = self.tape.running.as_ref().expect("there is a tape");
-        r.cursor - (self.cache.layout.tape() + r.half * HALF)
+        r.cursor - self.cache.layout.tape()
     }
 
     pub(crate) fn tape_event(&mut self, event: Event) -> Result<(), Error> {
         if !self.taping() {
             return Ok(());
         }
-        self.sync_tape()?;
         let at = self.tape_used() as u32;
         let r = self.tape.running.as_mut().expect("just seen");
         if let (Event::State { .. }, Some((last, old @ Event::State { .. }))) =
@@ -321,34 +364,27 @@ impl Engine {
             shapes, running, ..
         } = &mut self.tape;
         let r = running.as_mut().expect("there is a tape");
+        let mut records = r.reader.room()?;
+        records.resize(len, 0);
+        self.cache.read_shared(base, &mut records);
         let new = shapes[r.told..].to_vec();
         r.told = shapes.len();
         let first = std::mem::replace(&mut r.step, step);
         r.reader.send(Message {
             step: first,
-            half: r.half,
-            len,
+            records,
             shapes: new,
             events: std::mem::take(&mut r.events),
         })?;
-        r.half ^= 1;
-        r.cursor = base + r.half * HALF;
+        r.cursor = base;
         Ok(())
     }
 
-    /// The superblock at hand was left before instruction `index`: completes its record and gives
-    /// the register that held the cursor back.
-    pub(super) fn cut_record(&mut self, open: Open, block: Option<BlockId>) -> Result<(), Error> {
-        let Some((index, scratch)) = open.filter(|_| self.taping()) else {
-            return Ok(());
-        };
-        if let Some(s) = scratch {
-            *register_mut(&mut self.regs, s.0) = self.slot(slot::TAPE_REGISTER)?;
-        }
-        if index == 0 {
+    /// The superblock at hand was left before instruction `index`: completes its record.
+    pub(super) fn cut_record(&mut self, index: u8, block: Option<BlockId>) -> Result<(), Error> {
+        if index == 0 || !self.taping() {
             return Ok(());
         }
-        self.sync_tape()?;
         let next = self.tape.shapes.len() as u32;
         let cut = match block {
             Some(id) => self.tape.blocks.get_mut(&id),
@@ -374,8 +410,7 @@ impl Engine {
         let cursor = r.cursor;
         r.cursor += (::tape::RECORD_HEAD + 8 * values as usize) as u64;
         self.cache.write_shared(cursor, &id.to_le_bytes());
-        let moved = r.cursor;
-        self.set_slot(slot::TAPE, moved)
+        Ok(())
     }
 
     /// A handler is about to run on the frame that the kernel has just written.

@@ -202,10 +202,10 @@ impl Code {
         self.u32(value);
     }
 
-    /// `lea reg, [reg + disp]`
-    pub(crate) fn lea_based(&mut self, reg: Gpr, disp: i32) {
-        self.raw(&[0x48 | (reg.0 >> 3) << 2 | reg.0 >> 3, 0x8d]);
-        self.based(reg.0, reg, disp);
+    /// `lea reg, [base + disp]`
+    pub(crate) fn lea_based(&mut self, reg: Gpr, base: Gpr, disp: i32) {
+        self.raw(&[0x48 | (reg.0 >> 3) << 2 | base.0 >> 3, 0x8d]);
+        self.based(reg.0, base, disp);
     }
 
     /// `setcc byte [base + disp]`
@@ -341,7 +341,8 @@ mod tests {
         );
         check(|c| c.store_imm32_based(Gpr(13), 7), "mov dword ptr [r13],7");
         check(|c| c.store_imm32_based(Gpr(0), 7), "mov dword ptr [rax],7");
-        check(|c| c.lea_based(Gpr(9), 36), "lea r9,[r9+24h]");
+        check(|c| c.lea_based(Gpr(9), Gpr(9), 36), "lea r9,[r9+24h]");
+        check(|c| c.lea_based(Gpr(11), Gpr(0), 4), "lea r11,[rax+4]");
         check(|c| c.set_condition(4, Gpr(8), 4), "sete [r8+4]");
     }
 }

@@ -81,7 +81,7 @@ pub(crate) enum Point {
 
 /// How far the superblock at hand is written to the tape: up to which instruction, and the register
 /// that holds the cursor. `None` on a way out, when its record is complete.
-pub(crate) type Open = Option<(u8, Option<Gpr>)>;
+pub(crate) type Open = Option<(u8, Gpr)>;
 
 /// What is needed to turn a stop inside translated code back into a guest state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,21 +94,14 @@ pub(crate) struct MapEntry {
     pub(crate) saved: Saved,
     /// Its number in the superblock.
     pub(crate) index: u8,
-    /// One more than the register that holds the cursor of the tape; 0 for none.
-    pub(crate) scratch: u8,
+    /// The register that holds the cursor of the tape, if there is one.
+    pub(crate) cursor: Gpr,
     pub(crate) pc: u64,
 }
 
 /// Spilled registers: bit 0 rcx, bit 1 rdx, bits 4.. one more than the register in `slot::ANY`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Saved(pub(crate) u8);
-
-impl MapEntry {
-    /// The register that holds the cursor of the tape.
-    pub(crate) fn scratch(self) -> Option<Gpr> {
-        self.scratch.checked_sub(1).map(Gpr)
-    }
-}
 
 impl Saved {
     pub(crate) const RCX: Saved = Saved(1);
@@ -303,13 +296,13 @@ impl Translator<'_> {
 
     fn note(&mut self, pc: u64, uncounted: i32, saved: Saved) {
         let host = self.code.offset();
-        let scratch = self.tape.as_ref().and_then(|t| t.scratch);
+        let cursor = self.tape.as_ref().map_or(tape::HOME, |t| t.cursor);
         self.map.push(MapEntry {
             host,
             uncounted: uncounted as i8,
             saved: Saved(saved.0 | self.spilled.0),
             index: self.index as u8,
-            scratch: scratch.map_or(0, |s| s.0 + 1),
+            cursor,
             pc,
         });
     }
@@ -460,6 +453,9 @@ impl Translator<'_> {
                 self.settle();
                 // The call itself is an event of its own on the tape.
                 self.end_record(i);
+                if self.tape.is_some() {
+                    Taping::park(&mut self.code);
+                }
                 // The call destroys rcx and r11; a stop before it shows what they were.
                 self.code.save(Gpr::RCX, slot::RCX);
                 self.code.save(Gpr::R11, slot::ANY);
@@ -468,6 +464,9 @@ impl Translator<'_> {
                 self.code.save(Gpr::R11, slot::CONTINUE);
                 self.code.jump(self.request.routines.syscall);
                 self.code.land(at);
+                if self.tape.is_some() {
+                    Taping::unpark(&mut self.code);
+                }
                 self.linked_jump(next);
             }
         }
@@ -482,7 +481,7 @@ impl Translator<'_> {
 
     fn open(&self) -> Open {
         let tape = self.tape.as_ref()?;
-        Some((self.index as u8, tape.scratch))
+        Some((self.index as u8, tape.cursor))
     }
 
     /// `mov rcx, <operand of the branch>`, rcx saved before.

@@ -1,14 +1,22 @@
 //! Annotations that write the tape: which way out of a superblock was taken, and the registers from
 //! which the addresses of its memory accesses follow.
 //!
-//! The cursor is loaded to a *scratch* register, one that the next instructions do not touch; what
-//! the guest has there waits in the thread's page. Values are stored at fixed distances from the
-//! cursor, which is moved on once, at the way out. All this is done with `mov` and `lea`: the flags
-//! stay as they are.
+//! Where the next record goes, the *cursor*, is in a register, because a chain of loads and stores of
+//! it from superblock to superblock costs more than the rest of the annotations. Between superblocks
+//! that is always [`HOME`]: r11, which compilers use last, because it is neither kept over calls nor an
+//! argument. What the guest has there waits in the thread's page. Before an instruction that touches
+//! r11 the cursor moves to a register that the next instructions do not touch, and back at the way
+//! out. Values are stored at fixed distances from the cursor, which is moved on once, at the way out.
+//! All this is done with `mov` and `lea`: the flags stay as they are.
 //!
 //! A register need not be stored if its value follows from something stored before: the translator
 //! keeps for each register what is known of it, as a slot and a constant. Of rsp and rbp the reader
 //! knows the value at the beginning, so code that addresses its frame stores nothing.
+//!
+//! Keeping the cursor in the thread's page and loading it where a superblock first needs it was rejected:
+//! saving and restoring a register each time, and seven cycles from one record to the next. Several
+//! tapes written in turn would shorten that chain too, but not the code, and the reader would have to
+//! merge them.
 
 use std::sync::Arc;
 
@@ -32,6 +40,9 @@ pub(crate) const MAX_BYTES_PER_STEP: u64 = 104;
 /// Longest taped superblock, so that there are slots enough for its values.
 pub(crate) const MAX_INSNS: usize = 48;
 
+/// The register that holds the cursor between superblocks.
+pub(crate) const HOME: Gpr = Gpr::R11;
+
 /// Registers that can hold the cursor. rcx and rdx are what other annotations use.
 const CANDIDATES: [u8; 12] = [0, 3, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15];
 
@@ -46,7 +57,8 @@ struct Use {
 /// The state of the annotations at a side exit.
 #[derive(Clone, Copy)]
 pub(crate) struct Moment {
-    scratch: Option<Gpr>,
+    cursor: Gpr,
+    home_saved: bool,
     values: u8,
     rsp: Option<Term>,
     rbp: Option<Term>,
@@ -76,7 +88,10 @@ pub(crate) struct Taping {
     known: Vec<Known>,
     values_before: Vec<u8>,
     uses: Vec<Use>,
-    pub(crate) scratch: Option<Gpr>,
+    /// The register that holds the cursor; the guest's own value of it is in the thread's page.
+    pub(crate) cursor: Gpr,
+    /// What the thread's page has for [`HOME`] is what the guest has there.
+    home_saved: bool,
 }
 
 impl Taping {
@@ -94,7 +109,8 @@ impl Taping {
             known: Vec::new(),
             values_before: Vec::with_capacity(block.insns.len()),
             uses: uses.collect(),
-            scratch: None,
+            cursor: HOME,
+            home_saved: true,
         }
     }
 
@@ -118,12 +134,14 @@ impl Taping {
     pub(crate) fn before(&mut self, code: &mut Code, i: usize, insn: &Insn) {
         self.values_before.push(self.values);
         let used = self.uses[i].clone();
-        self.yield_scratch(code, used.touched);
+        if used.touched >> self.cursor.0 & 1 != 0 {
+            self.move_cursor(code, i);
+        }
         for r in registers(used.addresses | insn.told) {
             let term = match self.terms[r] {
                 Some(term) => term,
                 None => {
-                    let term = self.store(code, i, Gpr(r as u8));
+                    let term = self.store(code, Gpr(r as u8));
                     self.terms[r] = Some(term);
                     term
                 }
@@ -156,9 +174,8 @@ impl Taping {
         }
         let condition = insn.decoded.condition_code();
         if is_cmov(&insn.decoded) && condition != ConditionCode::None {
-            let scratch = self.need_scratch(code, i, 0);
             let slot = self.slot();
-            code.set_condition(insn_condition(condition), scratch, place(slot));
+            code.set_condition(insn_condition(condition), self.cursor, place(slot));
             self.known.push(Known {
                 insn: i as u8,
                 what: What::Condition,
@@ -173,13 +190,9 @@ impl Taping {
         if !insn.decoded.is_string_instruction() {
             return;
         }
-        let moved = self.uses[i].addresses & self.uses[i].written;
-        if moved != 0 {
-            // What follows may not touch these, but they are wanted here.
-            self.need_scratch(code, i + 1, moved);
-        }
-        for r in registers(moved) {
-            let term = self.store(code, i + 1, Gpr(r as u8));
+        // The cursor is in none of these: they are touched by this instruction.
+        for r in registers(self.uses[i].addresses & self.uses[i].written) {
+            let term = self.store(code, Gpr(r as u8));
             self.terms[r] = Some(term);
             self.known.push(Known {
                 insn: i as u8,
@@ -195,6 +208,7 @@ impl Taping {
         let old = self.terms;
         for r in registers(self.uses[i].written) {
             self.terms[r] = None;
+            self.home_saved &= r != usize::from(HOME.0);
         }
         let moved = insn.stack_pointer_increment();
         if moved != 0 && insn.mnemonic() != Mnemonic::Enter {
@@ -259,34 +273,37 @@ impl Taping {
     /// The state that a way out laid down later will need.
     pub(crate) fn moment(&self) -> Moment {
         Moment {
-            scratch: self.scratch,
+            cursor: self.cursor,
+            home_saved: self.home_saved,
             values: self.values,
             rsp: self.terms[RSP],
             rbp: self.terms[RBP],
         }
     }
 
-    /// Ends the record of a way out behind `executed` instructions. The scratch register has the
-    /// guest's value again afterwards.
+    /// Ends the record of a way out behind `executed` instructions. The cursor is at home afterwards.
     pub(crate) fn way_out(&mut self, code: &mut Code, executed: usize) {
         let moment = self.moment();
         self.leave(code, executed, moment);
-        self.scratch = None;
+        self.cursor = HOME;
     }
 
     pub(crate) fn leave(&mut self, code: &mut Code, executed: usize, mut m: Moment) {
-        let scratch = m.scratch.unwrap_or_else(|| load_cursor(code, Gpr(0)));
         for (term, register) in [(&mut m.rsp, RSP), (&mut m.rbp, RBP)] {
             if term.is_none() {
-                code.store_based(Gpr(register as u8), scratch, place(m.values));
+                code.store_based(Gpr(register as u8), m.cursor, place(m.values));
                 *term = Some(at(m.values, 0));
                 m.values += 1;
             }
         }
-        code.store_imm32_based(scratch, self.first_id + self.ways.len() as u32);
-        code.lea_based(scratch, place(m.values));
-        code.save(scratch, page::TAPE);
-        code.load(scratch, page::TAPE_REGISTER);
+        code.store_imm32_based(m.cursor, self.first_id + self.ways.len() as u32);
+        if m.cursor != HOME && !m.home_saved {
+            code.save(HOME, saved(HOME));
+        }
+        code.lea_based(HOME, m.cursor, place(m.values));
+        if m.cursor != HOME {
+            code.load(m.cursor, saved(m.cursor));
+        }
         self.ways.push(Way {
             executed: executed as u8,
             values: m.values,
@@ -295,33 +312,38 @@ impl Taping {
         });
     }
 
-    /// Gives the scratch register back if it is one of `wanted`.
-    fn yield_scratch(&mut self, code: &mut Code, wanted: u16) {
-        if let Some(s) = self.scratch
-            && wanted >> s.0 & 1 != 0
-        {
-            code.load(s, page::TAPE_REGISTER);
-            self.scratch = None;
-        }
+    /// The cursor waits in the thread's page, and all registers are the guest's: for a system call, which
+    /// destroys r11.
+    pub(crate) fn park(code: &mut Code) {
+        code.save(HOME, page::TAPE);
+        code.load(HOME, saved(HOME));
     }
 
-    /// A register with the cursor: none of `but`, and one that is not touched for as long as possible
-    /// from instruction `i` on.
-    fn need_scratch(&mut self, code: &mut Code, i: usize, but: u16) -> Gpr {
-        if let Some(s) = self.scratch {
-            return s;
-        }
-        let mut left = CANDIDATES.iter().fold(0u16, |m, r| m | 1 << r) & !but;
-        for used in &self.uses[i.min(self.uses.len())..] {
+    /// Undoes that.
+    pub(crate) fn unpark(code: &mut Code) {
+        code.save(HOME, saved(HOME));
+        code.load(HOME, page::TAPE);
+    }
+
+    /// Moves the cursor to a register that is not touched for as long as possible from instruction `i` on.
+    fn move_cursor(&mut self, code: &mut Code, i: usize) {
+        let mut left = CANDIDATES.iter().fold(0u16, |m, r| m | 1 << r);
+        for used in &self.uses[i..] {
             let next = left & !used.touched;
             if next == 0 {
                 break;
             }
             left = next;
         }
-        let s = load_cursor(code, Gpr(left.trailing_zeros() as u8));
-        self.scratch = Some(s);
-        s
+        let to = match left >> HOME.0 & 1 {
+            0 => Gpr(left.trailing_zeros() as u8),
+            _ => HOME,
+        };
+        code.save(to, saved(to));
+        code.lea_based(to, self.cursor, 0);
+        code.load(self.cursor, saved(self.cursor));
+        self.cursor = to;
+        self.home_saved = true;
     }
 
     fn slot(&mut self) -> u8 {
@@ -331,10 +353,9 @@ impl Taping {
         slot
     }
 
-    fn store(&mut self, code: &mut Code, i: usize, r: Gpr) -> Term {
-        let scratch = self.need_scratch(code, i, 0);
+    fn store(&mut self, code: &mut Code, r: Gpr) -> Term {
         let slot = self.slot();
-        code.store_based(r, scratch, place(slot));
+        code.store_based(r, self.cursor, place(slot));
         at(slot, 0)
     }
 
@@ -348,7 +369,6 @@ impl Taping {
         } else {
             (Opcode::VEX_Vmovdqu_xmmm128_xmm, 2)
         };
-        let scratch = self.need_scratch(code, i, 0);
         let first = self.values;
         for part in 0..parts {
             let slot = self.slot();
@@ -361,7 +381,7 @@ impl Taping {
                 term: at(slot, 0),
             });
         }
-        code.encode_store(opcode, index, scratch, place(first));
+        code.encode_store(opcode, index, self.cursor, place(first));
     }
 }
 
@@ -401,10 +421,9 @@ impl Use {
     }
 }
 
-fn load_cursor(code: &mut Code, s: Gpr) -> Gpr {
-    code.save(s, page::TAPE_REGISTER);
-    code.load(s, page::TAPE);
-    s
+/// Where the guest's own value of a register is while that holds the cursor.
+pub(crate) fn saved(r: Gpr) -> u32 {
+    page::TAPE_REGISTERS + 8 * u32::from(r.0)
 }
 
 fn at(slot: u8, offset: i64) -> Term {

@@ -1,4 +1,4 @@
-//! Random code: the same machine state natively, recorded and replayed.
+//! Random code: the same machine state natively, recorded, replayed, and replayed with the tape on.
 //!
 //! A program is a few hundred random sequences. After each, all registers, the flags, the vector
 //! registers and a checksum of the memory that the sequences use go to a buffer, which is written
@@ -9,7 +9,8 @@
 mod generate;
 
 use crate::chance::{Chance, amount};
-use crate::scene::{BARE, BARE_PIE, Output, Program};
+use crate::scene::{BARE, BARE_PIE, Output, Program, Recording};
+use crate::tape::Plain;
 use generate::{Generator, RECORD};
 use guest::{Halt, Until};
 
@@ -76,8 +77,43 @@ fn check(seed: u64, pie: bool) {
         recorded.steps,
         "seed {seed}"
     );
+    taped(seed, &text, &recorded, &native.stdout);
     // Kept only when something failed.
     let _ = std::fs::remove_dir_all(program.path.parent().expect("its own folder"));
+}
+
+/// The same with the tape on, which must not change anything, and which must be right wherever the run is cut.
+#[track_caller]
+fn taped(seed: u64, text: &Generator, recorded: &Recording, native: &[u8]) {
+    let output = Output::default();
+    let mut replay = recorded.replay_to(&output);
+    let plain = Plain::default();
+    let told = plain.told.clone();
+    replay.tape(Box::new(plain)).expect("a tape");
+    let mut chance = Chance::new(seed);
+    let mut stops = Vec::new();
+    loop {
+        let step = replay.step().expect("a step") + 1 + chance.below(recorded.steps / 50);
+        if step >= recorded.steps {
+            break;
+        }
+        let halt = replay.run(&Until::step(step)).expect("the replay runs");
+        assert_eq!(halt, Halt::Step, "seed {seed}: to step {step}");
+        stops.push((step, replay.regs()));
+    }
+    let halt = replay.run(&Until::end()).expect("the replay runs");
+    assert_eq!(halt, Halt::Ended(recorded.end), "seed {seed}: taped");
+    same(seed, "taped", text, native, &output.borrow());
+    drop(replay.end_tape().expect("the listener"));
+    let told = told.lock().expect("a lock");
+    assert_eq!(
+        told.len() as u64,
+        recorded.steps,
+        "seed {seed}: on the tape"
+    );
+    for (step, regs) in stops {
+        told[step as usize].is_true_before(&regs, &format!("step {step}, seed {seed}"));
+    }
 }
 
 fn range(part: u64, parts: u64) -> impl Iterator<Item = u64> {

@@ -11,19 +11,19 @@ use tape::{Event, Listener, Part, Shape, Term, What, slot};
 
 /// What the tape says of one instruction.
 #[derive(Clone, Debug, Default)]
-struct Told {
-    pc: u64,
+pub(crate) struct Told {
+    pub(crate) pc: u64,
     before: Vec<(u8, u64)>,
     after: Vec<(u8, u64)>,
 }
 
 /// A reader that does nothing clever.
 #[derive(Default)]
-struct Plain {
+pub(crate) struct Plain {
     shapes: Vec<Shape>,
     rsp: u64,
     rbp: u64,
-    told: Arc<Mutex<Vec<Told>>>,
+    pub(crate) told: Arc<Mutex<Vec<Told>>>,
     first: Arc<Mutex<Option<u64>>>,
 }
 
@@ -123,6 +123,19 @@ fn register(regs: &UserRegs, n: u8) -> u64 {
     ][n as usize]
 }
 
+impl Told {
+    /// Holds what the tape knew before the instruction against the registers there.
+    #[track_caller]
+    pub(crate) fn is_true_before(&self, regs: &UserRegs, place: &str) {
+        assert_eq!(self.pc, regs.rip, "{place}");
+        for &(r, value) in &self.before {
+            let pc = self.pc;
+            let own = register(regs, r);
+            assert_eq!(value, own, "register {r} before {place} at {pc:#x}");
+        }
+    }
+}
+
 #[track_caller]
 fn check(program: &Program, begin: u64) {
     let recorded = program.record();
@@ -152,16 +165,7 @@ fn compare(told: &[Told], native: &[Seen], begin: u64, steps: u64) {
     let at = |step: u64| &native[native.partition_point(|s| s.step <= step) - 1].regs;
     for (n, t) in told.iter().enumerate() {
         let step = begin + n as u64;
-        let regs = at(step);
-        assert_eq!(t.pc, regs.rip, "step {step} of {steps}");
-        for &(r, value) in &t.before {
-            assert_eq!(
-                value,
-                register(regs, r),
-                "register {r} before step {step} at {:#x}",
-                t.pc
-            );
-        }
+        t.is_true_before(at(step), &format!("step {step} of {steps}"));
         for &(r, value) in &t.after {
             let next = at(step + 1);
             assert_eq!(
