@@ -7,16 +7,18 @@
 //! written until that question is reached.
 
 use image::effects::RegRange;
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 use tape::Term;
 
 use crate::asked::SetId;
+use crate::memory::Trace;
 use crate::plan::{Address, Step, mask};
-use crate::quick::{Answer, CellEnd, Final, Guard, Next, Op, Operand, Run, word};
+use crate::quick::{Answer, CellEnd, Change, Final, Guard, Next, Op, Operand, Run, word};
 use crate::step::{Piece, Room, State, step};
 use crate::terms::{Edge, Edges, Kind, Node, OUTSIDE};
 use crate::wanted::{
-    Cell, Entry, Joins, Registers, Taken, Took, WhoId, Why, Wish, pieces, put, runs, spread,
+    Cell, Entry, Joins, Registers, Taken, Took, UNKNOWN, WhoId, Why, Wish, pieces, put, runs,
+    spread,
 };
 
 /// Those who want something, by a name.
@@ -36,7 +38,7 @@ impl Wish for Sym {
 struct Asks {
     frame: u8,
     set: SetId,
-    askers: Vec<(WhoId, Operand)>,
+    askers: Vec<Sym>,
 }
 
 struct Learner<'l, 'r, 'a, E> {
@@ -50,6 +52,7 @@ struct Learner<'l, 'r, 'a, E> {
     passed: usize,
     /// The answer to the question that is open.
     resume: Option<Answer>,
+    /// Questions that are open.
     asks: Vec<Asks>,
     /// Of what is kept, whether it is only in one place.
     single: Vec<bool>,
@@ -87,6 +90,20 @@ impl<E: Edges> Run<'_, '_, E> {
                 .collect();
         }
         let (plan, values, executed) = (self.scene.plan, self.scene.values, self.scene.executed);
+        let mut asking = self.quick.asking.iter().enumerate();
+        let questions = self.questions.iter().map(|&(frame, set, n)| Asks {
+            frame,
+            set,
+            askers: asking
+                .by_ref()
+                .take(n as usize)
+                .map(|(n, wants)| Sym {
+                    who: wants.who,
+                    from: Operand::Asker(n as u16),
+                })
+                .collect(),
+        });
+        let asks = questions.collect();
         let mut learner = Learner {
             live: resume.is_none(),
             knot: self.path()[0],
@@ -95,7 +112,7 @@ impl<E: Edges> Run<'_, '_, E> {
             cells,
             passed: 0,
             resume,
-            asks: Vec::new(),
+            asks,
             single: Vec::new(),
             counted: 0,
             at: 0,
@@ -151,7 +168,7 @@ impl<E: Edges> Learner<'_, '_, '_, E> {
             return 0;
         }
         let spots = &mut self.run.quick.spots;
-        spots.push(Address::of(at.spot));
+        spots.push(Address::of(at.spot, at.offset));
         spots.len() as u32 - 1
     }
 
@@ -173,7 +190,7 @@ impl<E: Edges> Learner<'_, '_, '_, E> {
                 unreachable!("a knot that was passed has ways on");
             };
             let way = ways.iter().find(|w| w.1 == to);
-            return way.expect("the way that was taken").0.clone();
+            return way.expect("the way that was taken").0;
         }
         if !self.live {
             // The last knot of the path, which has this question already.
@@ -190,43 +207,79 @@ impl<E: Edges> Learner<'_, '_, '_, E> {
         let child = self.run.knot();
         let knot = &mut self.run.quick.knots[self.knot as usize];
         match &mut knot.next {
-            Next::Guard(_, ways) => ways.push((answer.clone(), child)),
-            next => *next = Next::Guard(guard, vec![(answer.clone(), child)]),
+            Next::Guard(_, ways) => ways.push((answer, child)),
+            next => *next = Next::Guard(guard, smallvec![(answer, child)]),
         }
         self.knot = child;
-        self.run.take(guard, &answer);
         answer
     }
 
-    /// Asks what is to be asked: before something is answered.
+    /// Asks what the record does not answer.
     fn ask(&mut self) {
         for asks in std::mem::take(&mut self.asks) {
+            debug_assert_eq!(asks.frame, 0, "calls answer what is asked in them");
             let first = self.run.quick.askers.len() as u32;
+            let list = asks.askers.iter().map(|s| (s.who, s.from));
             if self.live {
-                self.run.quick.askers.extend(&asks.askers);
+                self.run.quick.askers.extend(list);
             }
-            let mut whos: Vec<WhoId> = asks.askers.iter().map(|a| a.0).collect();
+            let mut whos: Vec<WhoId> = asks.askers.iter().map(|s| s.who).collect();
+            let words = whos.iter().map(|w| word(*w, 0));
+            let code = self.run.quick.code(words);
             whos.sort_unstable();
+            let distinct = whos.windows(2).all(|w| w[0] != w[1]);
             self.emit(Op::Ask {
-                frame: asks.frame,
                 set: asks.set,
                 first,
                 n: asks.askers.len() as u32,
-                distinct: whos.windows(2).all(|w| w[0] != w[1]),
+                code: if distinct { code } else { UNKNOWN },
             });
         }
+    }
+
+    /// Adds somebody to those who ask the same.
+    fn add(&mut self, askers: &mut Vec<Sym>, new: Sym) {
+        // Executions that can be told apart are counted one by one.
+        let same = |old: &&mut Sym| old.who == new.who && !self.is_plain(old.from);
+        let same = askers.iter_mut().find(same);
+        let Some(old) = same.filter(|_| !self.is_plain(new.from)) else {
+            askers.push(new);
+            return;
+        };
+        let entry = |wants| Entry {
+            wants,
+            base: 0,
+            bytes: 0,
+        };
+        let mut joined = entry(*old);
+        self.join(&mut joined, &entry(new));
+        *old = joined.wants;
+    }
+
+    /// An execution that stands for nothing but itself.
+    fn is_plain(&self, o: Operand) -> bool {
+        matches!(o, Operand::Own(i) if !self.run.squashed.contains(&i))
     }
 
     /// Somebody wants something of a cell of registers.
     fn put(&mut self, n: u64, entry: Entry<Sym>) {
         if self.cells.binary_search(&(n as u16)).is_err() {
             let Sym { who, from } = entry.wants;
+            let change = self.run.quick.puts.len() as u32;
+            if self.live {
+                self.run.quick.puts.push(Change {
+                    before: UNKNOWN,
+                    after: UNKNOWN,
+                    n: 0,
+                });
+            }
             self.emit(Op::Put {
                 cell: n as u16,
                 bytes: entry.bytes,
                 who,
                 from,
                 base: entry.base,
+                change,
             });
             return;
         }
@@ -282,12 +335,11 @@ impl<E: Edges> Learner<'_, '_, '_, E> {
         let id = self.run.id(to);
         let merged = self.run.slicer.edges.merged().expect("numbers");
         let number = merged.number(u64::from(who) << 32 | u64::from(id));
+        let alone = self.is_plain(from) && self.is_plain(to);
         let last = self.edges.iter_mut().find(|e| e.0 == number);
         let varies = self.found || last.as_ref().is_some_and(|e| e.1.is_none());
-        let within = match (from, to) {
-            (Operand::Own(i), Operand::Own(j)) if !varies && !self.run.squashed.contains(&j) => {
-                Some(i)
-            }
+        let within = match from {
+            Operand::Own(i) if !varies && alone => Some(i),
             _ => None,
         };
         let repeated = within.is_some() && last.as_ref().is_some_and(|e| e.1 == within);
@@ -301,13 +353,22 @@ impl<E: Edges> Learner<'_, '_, '_, E> {
         let at = took.entry.base;
         let base = at.wrapping_add(u64::from(took.entry.bytes.trailing_zeros()));
         if within.is_none() {
+            let piece = match asker.why {
+                Why::Memory => {
+                    if self.live {
+                        self.run.quick.pieces.push((base, took.len));
+                    }
+                    self.run.quick.pieces.len().saturating_sub(1) as u32
+                }
+                Why::Register(_) | Why::Control => 0,
+            };
             self.emit(Op::Edge {
                 number,
                 who,
                 from,
                 to,
-                base,
-                len: took.len,
+                itself: asker.pc == self.run.shown(to).pc,
+                piece,
             });
         } else if self.live {
             let step = self.run.shown(from).step;
@@ -320,8 +381,8 @@ impl<E: Edges> Learner<'_, '_, '_, E> {
             let edge = Edge { from, to, kind };
             let merged = self.run.slicer.edges.merged().expect("numbers");
             merged.add_one(number, (step, to.step), 1, || edge);
-            let knot = &mut self.run.quick.knots[self.knot as usize];
-            knot.edges.push(number);
+            let always = &mut self.run.quick.always[self.knot as usize];
+            always.edges.push(number);
         }
     }
 }
@@ -342,6 +403,7 @@ impl<E: Edges> Joins<Sym> for Learner<'_, '_, '_, E> {
                 u64::from(cell) == self.at && old.base == 0 && old.bytes == bytes
             }
             Operand::Kept(n) => self.single[n as usize],
+            Operand::Asker(_) => true,
             _ => false,
         };
         let who = old.wants.who;
@@ -371,25 +433,31 @@ impl<E: Edges> State for Learner<'_, '_, '_, E> {
     fn is_asked(&mut self) -> bool {
         let branch = self.insn.may_branch.then_some(self.insn.pc);
         let (frame, callee) = (self.frame, self.callee);
-        if branch.is_none() && callee.is_none() {
-            return false;
-        }
-        self.ask();
-        let asked = self.question(|_| Guard::Asked {
-            frame,
-            branch,
-            callee,
+        let mut answered = Vec::new();
+        let asked = &self.run.slicer.asked;
+        self.asks.retain_mut(|a| {
+            let by_branch = branch.is_some_and(|b| a.frame == frame && asked.has(a.set, b));
+            let is_answered = by_branch || callee == Some(a.frame);
+            if is_answered {
+                answered.append(&mut a.askers);
+            }
+            !is_answered
         });
-        if asked.is_empty() {
-            return false;
+        let to = self.here();
+        for wants in &answered {
+            let entry = Entry {
+                wants: *wants,
+                base: 0,
+                bytes: 0,
+            };
+            let (at, len) = (0, 0);
+            self.edge(&Took { at, len, entry }, to);
         }
-        let (to, hint) = (self.here(), self.hint());
-        self.emit(Op::Answer { to, hint });
-        true
+        !answered.is_empty()
     }
 
     fn moved(&mut self, condition: Term) -> bool {
-        !self.question(|_| Guard::Moved(condition)).is_empty()
+        self.question(|_| Guard::Moved(condition)) != 0
     }
 
     fn take_register(&mut self, r: RegRange, out: &mut Taken<Sym>) {
@@ -399,11 +467,11 @@ impl<E: Edges> State for Learner<'_, '_, '_, E> {
     fn take_memory(&mut self, at: Piece<'_>, len: u64, whole: bool, out: &mut Taken<Sym>) {
         let answer = self.question(|this| Guard::Store {
             spot: this.spot(at),
-            offset: at.offset,
-            len,
+            len: len as u32,
             whole,
         });
-        let Some((&align, words)) = answer.split_first() else {
+        let words = self.run.quick.words(answer);
+        let Some((&align, words)) = words.split_first() else {
             return;
         };
         if whole {
@@ -459,7 +527,6 @@ impl<E: Edges> State for Learner<'_, '_, '_, E> {
         let Sym { who, from } = took.wants();
         self.emit(Op::Pass {
             spot,
-            offset: at.offset,
             who,
             from,
             base: took.entry.base,
@@ -489,8 +556,8 @@ impl<E: Edges> State for Learner<'_, '_, '_, E> {
         match here {
             Operand::Own(i) if !self.run.squashed.contains(&i) => {
                 if self.live {
-                    let knot = &mut self.run.quick.knots[self.knot as usize];
-                    knot.included.push((self.insn.id, i));
+                    let always = &mut self.run.quick.always[self.knot as usize];
+                    always.included.push((self.insn.id, i));
                 }
             }
             Operand::Hidden(k) if self.counted >> k & 1 != 0 => {}
@@ -505,18 +572,20 @@ impl<E: Edges> State for Learner<'_, '_, '_, E> {
         }
         let (pc, id) = (self.insn.pc, self.insn.id);
         let set = self.run.slicer.deciders(pc, Some(id));
-        let asker = (self.who(Why::Control), here);
-        let frame = self.frame;
-        let known = self.asks.iter_mut();
-        match known.into_iter().find(|a| (a.frame, a.set) == (frame, set)) {
-            Some(asks) if asks.askers.contains(&asker) => {}
-            Some(asks) => asks.askers.push(asker),
-            None => self.asks.push(Asks {
-                frame,
-                set,
-                askers: vec![asker],
-            }),
-        }
+        let (frame, who) = (self.frame, self.who(Why::Control));
+        let known = self
+            .asks
+            .iter()
+            .position(|a| (a.frame, a.set) == (frame, set));
+        let n = known.unwrap_or_else(|| {
+            let askers = Vec::new();
+            self.asks.push(Asks { frame, set, askers });
+            self.asks.len() - 1
+        });
+        let new = Sym { who, from: here };
+        let mut askers = std::mem::take(&mut self.asks[n].askers);
+        self.add(&mut askers, new);
+        self.asks[n].askers = askers;
     }
 
     fn want_register(&mut self, r: RegRange) {
@@ -540,12 +609,16 @@ impl<E: Edges> State for Learner<'_, '_, '_, E> {
         }
         let spot = self.spot(at);
         let (who, by) = (self.who(Why::Memory), self.here());
+        let trace = self.run.quick.traces.len() as u32;
+        if self.live {
+            self.run.quick.traces.push(Trace::default());
+        }
         self.emit(Op::Want {
             spot,
-            offset: at.offset,
-            len,
+            len: len as u32,
             who,
             by,
+            trace,
         });
     }
 }

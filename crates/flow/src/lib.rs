@@ -9,6 +9,7 @@ mod asked;
 mod codes;
 mod history;
 mod learn;
+mod memory;
 mod perform;
 mod plan;
 mod quick;

@@ -1,10 +1,10 @@
 //! Doing one thing after the other, as it was written down.
 
 use crate::codes::InsnId;
-use crate::quick::{MANY_WAYS, Op, Operand, Run};
+use crate::quick::{Change, MANY_WAYS, Op, Operand, Run, TOO_MANY};
 use crate::slice::{NOBODY, Shown};
 use crate::terms::{Edge, Edges, Kind, Node, OUTSIDE};
-use crate::wanted::{Each, Entry, Took, Wants, WhoId, Why};
+use crate::wanted::{Each, Entry, Took, UNKNOWN, Wants, WhoId, Why};
 
 /// The number for what depends on nothing: who is outside.
 const NO_EDGE: u32 = u32::MAX;
@@ -22,6 +22,7 @@ impl<E: Edges> Run<'_, '_, E> {
                 let e = &self.quick.kept[n as usize].entry;
                 (e.wants, e.base)
             }
+            Operand::Asker(n) => (self.quick.asking[n as usize], 0),
             Operand::Own(_) | Operand::Hidden(_) | Operand::Taken => {
                 (Wants::one(who, self.shown(operand).step), 0)
             }
@@ -58,31 +59,29 @@ impl<E: Edges> Run<'_, '_, E> {
                 who,
                 from,
                 to,
-                base,
-                len,
+                itself,
+                piece,
             } => {
                 let (wants, at) = self.value(from, who);
                 let to = self.shown(to);
-                let addr = at.wrapping_add(base);
-                self.edge(number, wants, to, Kind::Memory { addr, len });
+                let kind = |pieces: &[(u64, u64)]| {
+                    let (base, len) = pieces[piece as usize];
+                    let addr = at.wrapping_add(base);
+                    Kind::Memory { addr, len }
+                };
+                self.edge(number, wants, to, itself, kind);
             }
             Op::Found { to, hint } => {
                 let taken = std::mem::take(&mut self.slicer.taken);
+                let to_node = self.shown(to);
                 for (n, took) in taken.iter().enumerate() {
                     let wants = took.wants();
                     let number = self.number(hint, n, wants.who, to);
-                    let kind = took.kind(Why::Memory);
-                    self.edge(number, wants, self.shown(to), kind);
+                    let itself = wants.earliest == to_node.step
+                        && self.slicer.everybody.get(wants.who).pc == to_node.pc;
+                    self.edge(number, wants, to_node, itself, |_| took.kind(Why::Memory));
                 }
                 self.slicer.taken = taken;
-            }
-            Op::Answer { to, hint } => {
-                let answered = std::mem::take(&mut self.slicer.answered);
-                for (n, wants) in answered.iter().enumerate() {
-                    let number = self.number(hint, n, wants.who, to);
-                    self.edge(number, *wants, self.shown(to), Kind::Control);
-                }
-                self.slicer.answered = answered;
             }
             Op::Join { to, from, who } => {
                 let (wants, _) = self.value(from, who);
@@ -92,6 +91,7 @@ impl<E: Edges> Run<'_, '_, E> {
                         cell[n as usize].wants.join(wants);
                     }
                     Operand::Kept(n) => self.quick.kept[n as usize].entry.wants.join(wants),
+                    Operand::Asker(n) => self.quick.asking[n as usize].join(wants),
                     _ => unreachable!("only what is kept somewhere can be added to"),
                 }
             }
@@ -109,28 +109,29 @@ impl<E: Edges> Run<'_, '_, E> {
                 who,
                 from,
                 base,
+                change,
             } => {
                 let (wants, at) = self.value(from, who);
                 let base = at.wrapping_add(base);
-                let registers = self.slicer.registers();
                 let entry = Entry { wants, base, bytes };
-                registers.put(u64::from(cell), entry, &mut Each(false));
-                registers.summarise(cell as usize);
+                self.put(cell as usize, entry, change);
             }
             Op::Want {
                 spot,
-                offset,
                 len,
                 who,
                 by,
+                trace,
             } => {
-                let addr = self.address(spot, offset);
-                let wants = Wants::one(who, self.shown(by).step);
-                self.slicer.memory.add(addr, len, wants, Each(false));
+                let addr = self.address(spot);
+                let step = self.shown(by).step;
+                let trace = &mut self.quick.traces[trace as usize];
+                self.slicer
+                    .memory
+                    .want(addr, u64::from(len), who, step, trace);
             }
             Op::Pass {
                 spot,
-                offset,
                 who,
                 from,
                 base,
@@ -138,7 +139,7 @@ impl<E: Edges> Run<'_, '_, E> {
                 len,
             } => {
                 let (wants, at) = self.value(from, who);
-                let addr = self.address(spot, offset);
+                let addr = self.address(spot);
                 let base = at.wrapping_add(base);
                 let took = Took {
                     at: 0,
@@ -148,22 +149,22 @@ impl<E: Edges> Run<'_, '_, E> {
                 self.slicer.memory.pass(addr, &took, Each(false));
             }
             Op::Ask {
-                frame,
                 set,
                 first,
                 n,
-                distinct,
+                code,
             } => {
-                let frame = self.scene.frame(frame);
+                let frame = self.scene.frame(0);
                 let step = self.scene.item.step;
-                let hidden = &self.hidden;
+                let (hidden, kept) = (&self.hidden, &self.quick.kept);
                 let list = &self.quick.askers[first as usize..(first + n) as usize];
                 let askers = list.iter().map(|&(who, by)| match by {
                     Operand::Own(i) => Wants::one(who, step + u64::from(i)),
                     Operand::Hidden(k) => Wants::one(who, hidden[k as usize].node.step),
-                    _ => unreachable!("only instructions ask"),
+                    Operand::Kept(n) => kept[n as usize].entry.wants,
+                    _ => unreachable!("those who asked before have their answers"),
                 });
-                self.slicer.asked.ask_all(frame, set, askers, distinct);
+                self.slicer.asked.ask_all(frame, set, askers, code);
             }
             Op::Count(what) => {
                 let shown = Shown {
@@ -205,13 +206,19 @@ impl<E: Edges> Run<'_, '_, E> {
 
     /// `memory` is why, unless another reason is known.
     #[inline]
-    fn edge(&mut self, number: u32, wants: Wants, to: Node, memory: Kind) {
+    fn edge(
+        &mut self,
+        number: u32,
+        wants: Wants,
+        to: Node,
+        itself: bool,
+        memory: impl FnOnce(&[(u64, u64)]) -> Kind,
+    ) {
         let mut times = u64::from(wants.times);
         if number == NO_EDGE {
             return;
         }
-        let everybody = &self.slicer.everybody;
-        if wants.earliest == to.step && everybody.get(wants.who).pc == to.pc {
+        if itself && wants.earliest == to.step {
             // Inside one call of a library.
             times -= 1;
         }
@@ -220,16 +227,50 @@ impl<E: Edges> Run<'_, '_, E> {
         }
         let merged = self.slicer.edges.merged().expect("dependences by number");
         let step = wants.latest;
+        let (everybody, pieces) = (&self.slicer.everybody, &self.quick.pieces);
         merged.add_one(number, (step, to.step), times, || {
             let who = everybody.get(wants.who);
             let kind = match who.why {
                 Why::Register(r) => Kind::Register(r),
                 Why::Control => Kind::Control,
-                Why::Memory => memory,
+                Why::Memory => memory(pieces),
             };
             let from = Node { step, pc: who.pc };
             Edge { from, to, kind }
         });
+    }
+
+    /// Puts somebody into a cell of registers, as the last time if the cell is as it was then.
+    #[inline]
+    fn put(&mut self, cell: usize, entry: Entry, change: u32) {
+        let registers = self.slicer.registers();
+        let Change { before, after, n } = self.quick.puts[change as usize];
+        if registers.codes[cell] != before || before == UNKNOWN {
+            return self.put_new(cell, entry, change);
+        }
+        registers.codes[cell] = after;
+        let list = &mut registers.cells[cell];
+        match list.get_mut(n as usize) {
+            Some(old) => old.wants.join(entry.wants),
+            None => {
+                list.push(entry);
+                registers.summarise(cell);
+            }
+        }
+    }
+
+    fn put_new(&mut self, cell: usize, entry: Entry, change: u32) {
+        let registers = self.slicer.registers();
+        let before = self.quick.cell_code(registers, cell);
+        let same = |e: &Entry| e.wants.who == entry.wants.who && e.bytes == entry.bytes;
+        let n = registers.cells[cell].iter().position(same);
+        let n = n.unwrap_or(registers.cells[cell].len()) as u32;
+        registers.put(cell as u64, entry, &mut Each(false));
+        registers.summarise(cell);
+        let after = self.quick.cell_code(registers, cell);
+        if before != TOO_MANY && after != TOO_MANY {
+            self.quick.puts[change as usize] = Change { before, after, n };
+        }
     }
 
     /// What is wanted of registers from now on.

@@ -189,7 +189,8 @@ pub(crate) struct Address {
 }
 
 impl Address {
-    pub(crate) fn of(spot: &Spot) -> Self {
+    /// So many bytes after where it begins.
+    pub(crate) fn of(spot: &Spot, offset: u64) -> Self {
         const NONE: Term = Term {
             slot: slot::ZERO,
             offset: 0,
@@ -200,7 +201,10 @@ impl Address {
             base: spot.base.unwrap_or(NONE),
             index: spot.index.unwrap_or(NONE),
             scale: u64::from(a.scale),
-            displacement: a.displacement,
+            displacement: match sum {
+                true => a.displacement.wrapping_add(offset),
+                false => offset,
+            },
             spot: (!sum).then(|| Box::new(*spot)),
         }
     }
@@ -208,7 +212,7 @@ impl Address {
     #[inline]
     pub(crate) fn get(&self, v: &Values<'_>) -> u64 {
         match &self.spot {
-            Some(spot) => spot.address(v),
+            Some(spot) => spot.address(v).wrapping_add(self.displacement),
             None => self
                 .displacement
                 .wrapping_add(v.get(self.base))

@@ -27,6 +27,7 @@ use tape::{Event, Stretch, Term};
 
 use crate::asked::{Asked, SetId};
 use crate::codes::{Codes, InsnId};
+use crate::memory::Memory;
 use crate::plan::{Plan, Spot, Step, Values};
 use crate::quick::{Quick, Scene};
 use crate::reader::FrameId;
@@ -35,7 +36,7 @@ use crate::step::{Piece, Room, State, step};
 use crate::terms::{
     Controls, Criterion, Edge, Edges, Kind, Node, OUTSIDE, Omission, Options, Times,
 };
-use crate::wanted::{Each, Everybody, Memory, Registers, Taken, Took, Wants, Why};
+use crate::wanted::{Each, Everybody, Registers, Taken, Took, Wants, Why};
 
 /// A slice in the making.
 pub struct Slicer<'a, E> {

@@ -204,12 +204,10 @@ fn shown(roll: &Roll, criterion: &Criterion, options: Options, facts: &mut Facts
     let nodes = slicer.nodes().into_iter();
     let nodes = nodes.map(|(pc, t)| (pc, (t.count, t.first, t.last)));
     let edges = slicer.edges.iter();
-    let mut edges: Vec<_> = edges
-        .map(|&Joined { edge, times, .. }| (edge, times))
-        .collect();
+    let mut edges: Vec<_> = edges.map(|Joined { edge, times }| (edge, times)).collect();
     edges.sort_unstable();
     let sum: u64 = edges.iter().map(|e| e.1).sum();
-    assert_eq!(sum, slicer.edges.count, "dependences");
+    assert_eq!(sum, slicer.edges.count(), "dependences");
     (nodes.collect(), edges)
 }
 
