@@ -12,8 +12,9 @@ use tape::Term;
 
 use crate::asked::SetId;
 use crate::memory::Trace;
-use crate::plan::{Address, Step, mask};
-use crate::quick::{Answer, CellEnd, Change, Final, Guard, Next, Op, Operand, Run, word};
+use crate::plan::mask;
+use crate::quick::{Answer, Guard, Next, Op, Operand, Run, Site, word};
+use crate::rows::At;
 use crate::step::{Piece, Room, State, step};
 use crate::terms::{Edge, Edges, Kind, Node, OUTSIDE};
 use crate::wanted::{
@@ -59,11 +60,10 @@ struct Learner<'l, 'r, 'a, E> {
     /// Frames whose library code was counted.
     counted: u8,
     /// The cell that something is put into.
-    at: u64,
-    insn: &'l Step,
+    into: u64,
+    /// The instruction at hand, and its number.
+    at: &'l At<'l>,
     i: u8,
-    frame: u8,
-    callee: Option<u8>,
     /// Dependences on the instruction at hand: the number, and the one it is within the record.
     edges: SmallVec<[(u32, Option<u8>); 8]>,
     /// Dependences on it may have been found of which nothing is known in advance.
@@ -72,7 +72,9 @@ struct Learner<'l, 'r, 'a, E> {
 
 impl<E: Edges> Run<'_, '_, E> {
     /// Goes through the record and learns; the last knot of the path is where that begins.
-    pub(crate) fn learn(&mut self, cells: &[u16], resume: Option<Answer>) {
+    pub(crate) fn learn(&mut self, resume: Option<Answer>) {
+        let form = self.form;
+        let cells = &form.cells[..];
         let mut registers = Registers::new();
         let real = self.slicer.registers();
         registers.mask = real.mask;
@@ -89,7 +91,7 @@ impl<E: Edges> Run<'_, '_, E> {
                 })
                 .collect();
         }
-        let (plan, values, executed) = (self.scene.plan, self.scene.values, self.scene.executed);
+        let scene = self.scene;
         let mut asking = self.quick.asking.iter().enumerate();
         let questions = self.questions.iter().map(|&(frame, set, n)| Asks {
             frame,
@@ -115,25 +117,20 @@ impl<E: Edges> Run<'_, '_, E> {
             asks,
             single: Vec::new(),
             counted: 0,
-            at: 0,
-            insn: &plan.steps[0],
+            into: 0,
+            at: &form.steps[0],
             i: 0,
-            frame: 0,
-            callee: None,
             edges: SmallVec::new(),
             found: false,
         };
         let mut room = Room::default();
-        for i in (0..executed).rev() {
-            let calls = &plan.calls;
-            learner.insn = &plan.steps[i];
+        for (i, at) in form.steps.iter().enumerate().rev() {
+            learner.at = at;
             learner.i = i as u8;
-            learner.frame = calls.iter().filter(|c| (c.0 as usize) < i).count() as u8;
-            let call = calls.iter().position(|c| c.0 as usize == i);
-            learner.callee = call.map(|c| c as u8 + 1);
             learner.edges.clear();
             learner.found = false;
-            step(&mut learner, &plan.steps[i], &values, &mut room);
+            let values = &scene.values[at.part as usize];
+            step(&mut learner, at.step, values, &mut room);
         }
         learner.end();
     }
@@ -142,10 +139,10 @@ impl<E: Edges> Run<'_, '_, E> {
 impl<E: Edges> Learner<'_, '_, '_, E> {
     /// The instruction at hand as it is shown.
     fn here(&mut self) -> Operand {
-        let (pc, id) = (self.insn.pc, self.insn.id);
+        let (pc, id) = (self.at.step.pc, self.at.step.id);
         match self.run.slicer.is_visible(pc, id) {
             true => Operand::Own(self.i),
-            false => Operand::Hidden(self.frame),
+            false => Operand::Hidden(self.run.form.shown_as[self.at.frame as usize]),
         }
     }
 
@@ -157,19 +154,33 @@ impl<E: Edges> Learner<'_, '_, '_, E> {
 
     fn emit(&mut self, op: Op) {
         if self.live {
-            self.run.perform(op);
-            self.run.quick.ops.push(op);
+            let ops = &mut self.run.quick.ops;
+            ops.push(op);
+            let number = ops.len() - 1;
+            self.run.perform(number);
             self.run.quick.knots[self.knot as usize].ops.1 += 1;
         }
     }
 
-    fn spot(&mut self, at: Piece<'_>) -> u32 {
-        if !self.live {
-            return 0;
+    fn site(&mut self, at: Piece<'_>, len: u64) -> Site {
+        let part = self.at.part;
+        self.run.quick.site(at.spot, at.offset, len, part)
+    }
+
+    /// Somebody, and where they want it from: put aside, if that is not where they did before.
+    fn here_or_kept(&mut self, entry: &Entry<Sym>) -> Sym {
+        let Sym { who, from } = entry.wants;
+        if entry.base == 0 {
+            return entry.wants;
         }
-        let spots = &mut self.run.quick.spots;
-        spots.push(Address::of(at.spot, at.offset));
-        spots.len() as u32 - 1
+        self.emit(Op::Keep {
+            from,
+            who,
+            base: entry.base,
+        });
+        self.single.push(false);
+        let from = Operand::Kept(self.single.len() as u16 - 1);
+        Sym { who, from }
     }
 
     fn hint(&mut self) -> u32 {
@@ -204,7 +215,8 @@ impl<E: Edges> Learner<'_, '_, '_, E> {
         let guard = known.unwrap_or_else(|| guard(self));
         let resume = self.resume.take();
         let answer = resume.unwrap_or_else(|| self.run.answer(guard));
-        let child = self.run.knot();
+        let step = self.run.scene.item.step;
+        let child = self.run.quick.knot(step);
         let knot = &mut self.run.quick.knots[self.knot as usize];
         match &mut knot.next {
             Next::Guard(_, ways) => ways.push((answer, child)),
@@ -264,26 +276,19 @@ impl<E: Edges> Learner<'_, '_, '_, E> {
     /// Somebody wants something of a cell of registers.
     fn put(&mut self, n: u64, entry: Entry<Sym>) {
         if self.cells.binary_search(&(n as u16)).is_err() {
-            let Sym { who, from } = entry.wants;
-            let change = self.run.quick.puts.len() as u32;
-            if self.live {
-                self.run.quick.puts.push(Change {
-                    before: UNKNOWN,
-                    after: UNKNOWN,
-                    n: 0,
-                });
-            }
+            let Sym { who, from } = self.here_or_kept(&entry);
             self.emit(Op::Put {
                 cell: n as u16,
                 bytes: entry.bytes,
                 who,
                 from,
-                base: entry.base,
-                change,
+                before: UNKNOWN,
+                after: UNKNOWN,
+                n: 0,
             });
             return;
         }
-        self.at = n;
+        self.into = n;
         let mut cell = std::mem::take(&mut self.registers.cells[n as usize]);
         put(&mut cell, entry, self);
         self.registers.cells[n as usize] = cell;
@@ -292,7 +297,8 @@ impl<E: Edges> Learner<'_, '_, '_, E> {
     /// What is wanted afterwards.
     fn end(mut self) {
         self.ask();
-        let first = self.run.quick.ends.len() as u32;
+        let mut ends = Vec::new();
+        let mut first = 0;
         for &cell in self.cells {
             let entries: Cell<Sym> = std::mem::take(&mut self.registers.cells[cell as usize]);
             let before = &self.run.slicer.registers().cells[cell as usize];
@@ -305,31 +311,37 @@ impl<E: Edges> Learner<'_, '_, '_, E> {
             if before.len() == entries.len() && entries.iter().enumerate().all(same) {
                 continue;
             }
-            let quick = &mut *self.run.quick;
-            let code = quick.code(entries.iter().map(|e| word(e.wants.who, e.bytes)));
-            let at = quick.finals.len() as u32;
-            quick.finals.extend(entries.iter().map(|e| Final {
-                who: e.wants.who,
-                from: e.wants.from,
-                base: e.base,
-                bytes: e.bytes,
-            }));
-            quick.ends.push(CellEnd {
+            let words = entries.iter().map(|e| word(e.wants.who, e.bytes));
+            let code = self.run.quick.code(words);
+            for e in &entries {
+                self.emit(Op::Final {
+                    who: e.wants.who,
+                    from: e.wants.from,
+                    bytes: e.bytes,
+                    base: e.base,
+                });
+            }
+            let n = entries.len() as u16;
+            ends.push(Op::End {
                 cell,
+                first,
+                n,
                 code,
-                range: (at, quick.finals.len() as u32),
             });
+            first += n;
         }
-        let last = self.run.quick.ends.len() as u32;
-        self.run.quick.knots[self.knot as usize].next = Next::End(first, last);
-        self.run.finish(first, last);
+        for end in ends {
+            self.emit(end);
+        }
+        self.run.quick.knots[self.knot as usize].next = Next::End;
     }
 
     /// A dependence of somebody who wanted a register.
     fn edge(&mut self, took: &Took<Sym>, to: Operand) {
         let Sym { who, from } = took.wants();
         let asker = self.run.slicer.everybody.get(who);
-        if asker.pc == OUTSIDE.pc {
+        // What a call of a library does within itself is not shown.
+        if asker.pc == OUTSIDE.pc || from == to {
             return;
         }
         let id = self.run.id(to);
@@ -400,7 +412,7 @@ impl<E: Edges> Joins<Sym> for Learner<'_, '_, '_, E> {
             Operand::Register { cell, n } => {
                 let before = &self.run.slicer.registers().cells[cell as usize][n as usize];
                 let bytes = before.bytes;
-                u64::from(cell) == self.at && old.base == 0 && old.bytes == bytes
+                u64::from(cell) == self.into && old.base == 0 && old.bytes == bytes
             }
             Operand::Kept(n) => self.single[n as usize],
             Operand::Asker(_) => true,
@@ -431,8 +443,8 @@ impl<E: Edges> State for Learner<'_, '_, '_, E> {
     type Wish = Sym;
 
     fn is_asked(&mut self) -> bool {
-        let branch = self.insn.may_branch.then_some(self.insn.pc);
-        let (frame, callee) = (self.frame, self.callee);
+        let branch = self.at.step.may_branch.then_some(self.at.step.pc);
+        let (frame, callee) = (self.at.frame, self.at.callee);
         let mut answered = Vec::new();
         let asked = &self.run.slicer.asked;
         self.asks.retain_mut(|a| {
@@ -457,7 +469,8 @@ impl<E: Edges> State for Learner<'_, '_, '_, E> {
     }
 
     fn moved(&mut self, condition: Term) -> bool {
-        self.question(|_| Guard::Moved(condition)) != 0
+        let part = self.at.part;
+        self.question(|_| Guard::Moved(Site::of_term(condition, part))) != 0
     }
 
     fn take_register(&mut self, r: RegRange, out: &mut Taken<Sym>) {
@@ -466,8 +479,7 @@ impl<E: Edges> State for Learner<'_, '_, '_, E> {
 
     fn take_memory(&mut self, at: Piece<'_>, len: u64, whole: bool, out: &mut Taken<Sym>) {
         let answer = self.question(|this| Guard::Store {
-            spot: this.spot(at),
-            len: len as u32,
+            spot: this.site(at, len),
             whole,
         });
         let words = self.run.quick.words(answer);
@@ -523,15 +535,13 @@ impl<E: Edges> State for Learner<'_, '_, '_, E> {
     }
 
     fn pass_memory(&mut self, at: Piece<'_>, took: &Took<Sym>) {
-        let spot = self.spot(at);
-        let Sym { who, from } = took.wants();
+        let spot = self.site(at, took.len);
+        let Sym { who, from } = self.here_or_kept(&took.entry);
         self.emit(Op::Pass {
             spot,
             who,
             from,
-            base: took.entry.base,
             bytes: took.entry.bytes,
-            len: took.len as u8,
         });
     }
 
@@ -557,7 +567,7 @@ impl<E: Edges> State for Learner<'_, '_, '_, E> {
             Operand::Own(i) if !self.run.squashed.contains(&i) => {
                 if self.live {
                     let always = &mut self.run.quick.always[self.knot as usize];
-                    always.included.push((self.insn.id, i));
+                    always.included.push((self.at.step.id, i));
                 }
             }
             Operand::Hidden(k) if self.counted >> k & 1 != 0 => {}
@@ -570,9 +580,9 @@ impl<E: Edges> State for Learner<'_, '_, '_, E> {
         if self.run.slicer.options.data_only {
             return;
         }
-        let (pc, id) = (self.insn.pc, self.insn.id);
+        let (pc, id) = (self.at.step.pc, self.at.step.id);
         let set = self.run.slicer.deciders(pc, Some(id));
-        let (frame, who) = (self.frame, self.who(Why::Control));
+        let (frame, who) = (self.at.frame, self.who(Why::Control));
         let known = self
             .asks
             .iter()
@@ -607,18 +617,13 @@ impl<E: Edges> State for Learner<'_, '_, '_, E> {
         if len == 0 {
             return;
         }
-        let spot = self.spot(at);
+        let spot = self.site(at, len);
         let (who, by) = (self.who(Why::Memory), self.here());
-        let trace = self.run.quick.traces.len() as u32;
-        if self.live {
-            self.run.quick.traces.push(Trace::default());
-        }
         self.emit(Op::Want {
             spot,
-            len: len as u32,
             who,
             by,
-            trace,
+            trace: Trace::default(),
         });
     }
 }

@@ -15,6 +15,7 @@ mod plan;
 mod quick;
 mod reader;
 mod roll;
+mod rows;
 mod saved;
 mod slice;
 mod sources;

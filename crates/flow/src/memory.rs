@@ -15,7 +15,8 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use crate::wanted::{
-    Cell, Each, Entry, Taken, Took, Wants, WhoId, part, pieces, put, spread, take, wants_memory,
+    Cell, Each, Entry, Taken, Took, Wants, WhoId, part, pieces, put, runs, spread, take,
+    wants_memory,
 };
 
 /// Cells of a page.
@@ -61,19 +62,19 @@ impl Packed {
         self.1 >> STEP == 0
     }
 
-    /// Another execution of the same wants the same; whether there was room to say so.
+    /// Other executions of the same want the same; whether there was room to say so.
     #[inline]
-    fn join(&mut self, step: u64) -> bool {
+    fn join(&mut self, other: &Wants) -> bool {
         let (latest, earliest) = (self.0 & STEPS, self.1 & STEPS);
-        if earliest == step {
+        if other.times == 1 && earliest == other.earliest {
             return true;
         }
-        let times = (self.1 >> STEP) + 1;
-        if times == NUMBERS || step > STEPS {
+        let times = (self.1 >> STEP) + u64::from(other.times);
+        if times >= NUMBERS || other.latest > STEPS {
             return false;
         }
-        self.0 = self.what() << STEP | latest.max(step);
-        self.1 = times << STEP | earliest.min(step);
+        self.0 = self.what() << STEP | latest.max(other.latest);
+        self.1 = times << STEP | earliest.min(other.earliest);
         true
     }
 }
@@ -295,61 +296,85 @@ impl Memory {
         }
     }
 
-    /// The same for one execution, where executions are put together.
+    /// The same for one execution, where executions are put together; `trace` is where that was the
+    /// last time. Whether it is still true.
     #[inline]
-    pub(crate) fn want(&mut self, addr: u64, len: u64, who: WhoId, step: u64, trace: &mut Trace) {
+    pub(crate) fn want(
+        &mut self,
+        addr: u64,
+        len: u64,
+        who: WhoId,
+        step: u64,
+        trace: &mut Trace,
+    ) -> bool {
         let n = addr / 8;
         if addr % 8 + len > 8 {
-            return self.add(addr, len, Wants::one(who, step), Each(false));
+            self.add(addr, len, Wants::one(who, step), Each(false));
+            return true;
         }
+        let wants = Wants::one(who, step);
         let bytes = part(n, addr, len);
         let line = self.line(n);
         if line != 0 && trace.bytes == bytes {
             let Line(all) = &mut self.lines[line as usize];
             let same = &mut all[trace.n as usize % 4];
-            if same.what() == u64::from(trace.what) && !same.is_none() && same.join(step) {
-                return;
+            if same.what() == u64::from(trace.what) && !same.is_none() && same.join(&wants) {
+                return true;
             }
         }
-        self.want_new(addr, bytes, Wants::one(who, step), trace);
+        let base = n * 8;
+        *trace = self.put(n, Entry { wants, base, bytes });
+        false
     }
 
-    fn want_new(&mut self, addr: u64, bytes: u8, wants: Wants, trace: &mut Trace) {
-        let (n, base) = (addr / 8, addr / 8 * 8);
+    /// Puts a wish into a cell, where executions are put together; where it is then.
+    fn put(&mut self, n: u64, entry: Entry) -> Trace {
+        let Entry { wants, bytes, .. } = entry;
         let what = self.what(wants.who, bytes);
-        let line = self.line(n);
-        if line == 0 && wants.latest <= STEPS && u64::from(what) < MORE {
-            let slot = self.slot(n).unwrap_or_else(|| self.page(n));
-            let place = self.keep(n, &[Entry { wants, base, bytes }]);
-            self.tables[slot] = place;
+        let slot = self.slot(n).unwrap_or_else(|| self.page(n));
+        if self.tables[slot] == 0 {
+            self.tables[slot] = self.keep(n, &[entry]);
             self.count += 1;
-            *trace = Trace { bytes, n: 0, what };
-            return;
+            return Trace { bytes, n: 0, what };
         }
-        let Line(mut all) = self.lines[line as usize];
-        let same = |p: &Packed| !p.is_none() && p.what() == u64::from(what);
-        if let Some(n) = all.iter().position(same) {
-            *trace = Trace {
+        let line = self.tables[slot] as usize;
+        let Line(all) = self.lines[line];
+        for (at, known) in all.into_iter().enumerate() {
+            let trace = Trace {
                 bytes,
-                n: n as u8,
+                n: at as u8,
                 what,
             };
-            if all[n].join(wants.latest) {
-                self.lines[line as usize] = Line(all);
-                return;
+            if known.is_none() {
+                let packed = self.pack(n, &entry);
+                self.lines[line].0[at] = packed;
+                return trace;
+            }
+            if known.what() >= MORE {
+                break;
+            }
+            if known.what() == u64::from(what) {
+                if self.lines[line].0[at].join(&wants) {
+                    return trace;
+                }
+                break;
             }
         }
         self.change(n, |cell| {
-            put(cell, Entry { wants, base, bytes }, &mut Each(false));
+            put(cell, entry, &mut Each(false));
         });
+        Trace::default()
     }
 
     /// What was wanted of other bytes is wanted of those at `addr`.
     pub(crate) fn pass(&mut self, addr: u64, took: &Took, mut each: Each) {
-        spread(took, addr, |n, entry| {
-            self.change(n, |cell| {
+        spread(took, addr, |n, entry| match each {
+            Each(true) => self.change(n, |cell| {
                 put(cell, entry, &mut each);
-            });
+            }),
+            Each(false) => {
+                self.put(n, entry);
+            }
         });
     }
 
@@ -412,11 +437,41 @@ impl Memory {
 
     #[inline]
     fn take_cell(&mut self, n: u64, addr: u64, len: u64, out: &mut Taken) {
-        if self.line(n) == 0 {
+        let Some(slot) = self.slot(n) else { return };
+        let line = self.tables[slot];
+        if line == 0 {
             return;
         }
         let at = (n * 8).wrapping_sub(addr) as i64;
         let bytes = part(n, addr, len);
-        self.change(n, |cell| take(cell, bytes, at, out));
+        if self.take_line(n, line, bytes, at, out) {
+            self.tables[slot] = 0;
+            self.count -= 1;
+        } else {
+            self.change(n, |cell| take(cell, bytes, at, out));
+        }
+    }
+
+    /// Takes all that is in a line, if it is no more than `bytes`, each of them in a row.
+    #[inline]
+    fn take_line(&mut self, n: u64, line: u32, bytes: u8, at: i64, out: &mut Taken) -> bool {
+        let Line(all) = self.lines[line as usize];
+        let known = all.iter().take_while(|p| !p.is_none());
+        let before = out.len();
+        for packed in known {
+            let whole = packed.what() < MORE && {
+                let entry = self.unpack(n, *packed);
+                let (first, len) = runs(entry.bytes).next().unwrap_or((0, 0));
+                let at = (at + first as i64) as u64;
+                out.push(Took { at, len, entry });
+                entry.bytes & !bytes == 0 && len == u64::from(entry.bytes.count_ones())
+            };
+            if !whole {
+                out.truncate(before);
+                return false;
+            }
+        }
+        self.free.push(line);
+        true
     }
 }

@@ -19,29 +19,28 @@ use std::rc::Rc;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-use crate::asked::{Asked, SetId};
+use crate::asked::SetId;
 use crate::codes::InsnId;
 use crate::memory::Trace;
-use crate::plan::{Address, Plan, Values};
+use crate::plan::{Spot, Sum, Values};
 use crate::reader::FrameId;
-use crate::roll::{Item, View};
+use crate::roll::{Item, View, What};
+use crate::rows::{Form, MANY_CALLS, Rows};
 use crate::slice::{NOBODY, Shown, Slicer};
 use crate::terms::{Edges, Node, OUTSIDE};
 use crate::wanted::{Entry, Registers, Taken, Took, UNKNOWN, Wants, WhoId, runs};
 
-/// A record that is to be gone through.
+/// Records that are to be gone through.
 pub(crate) struct Scene<'v> {
     pub(crate) view: &'v View<'v>,
+    /// The first of them.
     pub(crate) item: &'v Item,
-    pub(crate) plan: &'v Plan,
-    pub(crate) executed: usize,
-    pub(crate) values: Values<'v>,
-    pub(crate) shape: u32,
+    /// Number that the first call in them has.
     pub(crate) first_frame: u32,
+    /// What each of them says.
+    pub(crate) values: &'v [Values<'v>],
 }
 
-/// Calls in a record beyond which it is gone through plainly.
-const MANY_CALLS: usize = 7;
 /// Entries of a cell beyond which a record is gone through plainly.
 const MANY_ENTRIES: usize = 64;
 /// Knots beyond which all are forgotten.
@@ -101,25 +100,23 @@ pub(crate) enum Op {
         bytes: u8,
         who: WhoId,
         from: Operand,
-        base: u64,
-        /// One of `puts`.
-        change: u32,
+        /// What that was the last time: the number of the list before and afterwards, and where in it.
+        before: u64,
+        after: u64,
+        n: u32,
     },
     Want {
-        spot: u32,
-        len: u32,
+        spot: Site,
         who: WhoId,
         by: Operand,
-        /// One of `traces`.
-        trace: u32,
+        /// Where that was the last time.
+        trace: Trace,
     },
     Pass {
-        spot: u32,
+        spot: Site,
         who: WhoId,
         from: Operand,
-        base: u64,
         bytes: u8,
-        len: u8,
     },
     /// Some ask about branches before the record: a range of `askers`.
     Ask {
@@ -130,18 +127,57 @@ pub(crate) enum Op {
         code: u64,
     },
     Count(Operand),
+    /// What is wanted of a cell of registers afterwards: one of those, to be put aside until all are
+    /// known,
+    Final {
+        who: WhoId,
+        from: Operand,
+        bytes: u8,
+        base: u64,
+    },
+    /// and then for a cell, so many of them, with the number of that list.
+    End {
+        cell: u16,
+        first: u16,
+        n: u16,
+        code: u64,
+    },
 }
 
 /// What must be known to go on.
 #[derive(Clone, Copy)]
 pub(crate) enum Guard {
     /// Which bytes of a store are wanted, and if `whole`, by whom.
-    Store {
-        spot: u32,
-        len: u32,
-        whole: bool,
-    },
-    Moved(tape::Term),
+    Store { spot: Site, whole: bool },
+    /// Whether this is odd: a conditional move moved.
+    Moved(Site),
+}
+
+/// Bytes of memory, as a sum of values of one of the records.
+#[derive(Clone, Copy)]
+pub(crate) struct Site {
+    /// What is added; where it is more than a sum, one of `spots`.
+    at: u64,
+    pub(crate) len: u16,
+    part: u8,
+    scale: u8,
+    base: u8,
+    index: u8,
+    sum: bool,
+}
+
+impl Site {
+    pub(crate) fn of_term(term: tape::Term, part: u8) -> Self {
+        Site {
+            at: term.offset as u64,
+            len: 0,
+            part,
+            scale: 0,
+            base: term.slot,
+            index: tape::slot::ZERO,
+            sum: true,
+        }
+    }
 }
 
 /// 0 is no.
@@ -154,19 +190,9 @@ const LIST: u64 = 1 << 63;
 pub(crate) enum Next {
     /// Nothing is known yet.
     Unknown,
-    /// What is wanted of registers afterwards: a range of `ends`.
-    End(u32, u32),
+    /// There is no more.
+    End,
     Guard(Guard, SmallVec<[(Answer, u32); 2]>),
-}
-
-/// What becomes of a list when somebody is put into it.
-#[derive(Clone, Copy)]
-pub(crate) struct Change {
-    /// The number of the list before, and afterwards.
-    pub(crate) before: u64,
-    pub(crate) after: u64,
-    /// Where in it.
-    pub(crate) n: u32,
 }
 
 /// Operations up to a question.
@@ -189,56 +215,16 @@ pub(crate) struct Always {
     pub(crate) latest: u64,
 }
 
-/// What is wanted of a cell of registers after a record: a range of `finals`.
-pub(crate) struct CellEnd {
-    pub(crate) cell: u16,
-    pub(crate) code: u64,
-    pub(crate) range: (u32, u32),
-}
-
-#[derive(Clone, Copy)]
-pub(crate) struct Final {
-    pub(crate) who: WhoId,
-    pub(crate) from: Operand,
-    pub(crate) base: u64,
-    pub(crate) bytes: u8,
-}
-
-/// What is known of a shape.
-struct Form {
-    /// Its records can be learned.
-    usable: bool,
-    /// The cells of registers that it writes.
-    cells: Box<[u16]>,
-    /// Frames that have code of libraries, with the number of such an instruction.
-    hidden: SmallVec<[(u8, u8); 1]>,
-    /// Calls that it makes.
-    calls: u8,
-    /// Branches before the first call.
-    branches: Box<[u64]>,
-    /// By number of a set of branches, as far as known: whether one of these is in it.
-    answers: Vec<bool>,
-    begins: FxHashMap<Rc<[u64]>, u32>,
-    /// The beginning that was used last.
-    last: Option<(Rc<[u64]>, u32)>,
-    learned: u64,
-    used: u64,
-}
-
 #[derive(Default)]
-pub(crate) struct Quick {
-    forms: Vec<Option<Box<Form>>>,
+pub(crate) struct Quick<'a> {
+    rows: Rows<'a>,
     pub(crate) knots: Vec<Knot>,
     pub(crate) always: Vec<Always>,
     pub(crate) ops: Vec<Op>,
-    pub(crate) ends: Vec<CellEnd>,
-    pub(crate) finals: Vec<Final>,
     pub(crate) askers: Vec<(WhoId, Operand)>,
-    pub(crate) spots: Vec<Address>,
+    spots: Vec<(Spot, u64)>,
     /// Where bytes begin, from where those of the operand do, and how many.
     pub(crate) pieces: Vec<(u64, u64)>,
-    pub(crate) puts: Vec<Change>,
-    pub(crate) traces: Vec<Trace>,
     /// By operation, the numbers of the dependences that it found.
     pub(crate) hints: Vec<SmallVec<[(WhoId, u32); 4]>>,
     lists: Lists,
@@ -257,11 +243,12 @@ struct Lists {
     list: Vec<Rc<[u64]>>,
 }
 
-impl Quick {
-    pub(crate) fn new(shapes: usize) -> Box<Self> {
-        let mut quick = Quick::default();
-        quick.forms.resize_with(shapes, || None);
-        Box::new(quick)
+impl Quick<'_> {
+    pub(crate) fn new(shapes: usize, eager: bool) -> Box<Self> {
+        Box::new(Quick {
+            rows: Rows::new(shapes, eager),
+            ..Quick::default()
+        })
     }
 
     /// A number for a list: 0 for none.
@@ -331,12 +318,13 @@ pub(crate) fn word(who: WhoId, bytes: u8) -> u64 {
     u64::from(who) << 8 | u64::from(bytes)
 }
 
-/// A record being gone through.
+/// A row of records being gone through.
 pub(crate) struct Run<'r, 'a, E> {
     pub(crate) slicer: &'r mut Slicer<'a, E>,
-    pub(crate) quick: &'r mut Quick,
+    pub(crate) quick: &'r mut Quick<'a>,
+    pub(crate) form: &'r Form<'a>,
     pub(crate) scene: &'r Scene<'r>,
-    /// By frame of the record, what its library code is shown as.
+    /// By frame of the row, what its library code is shown as.
     pub(crate) hidden: [Shown; MANY_CALLS + 1],
     /// Instructions that stand for what happened inside of them.
     pub(crate) squashed: SmallVec<[u8; 2]>,
@@ -344,38 +332,55 @@ pub(crate) struct Run<'r, 'a, E> {
     pub(crate) questions: SmallVec<[(u8, SetId, u16); 4]>,
 }
 
-impl<E: Edges> Slicer<'_, E> {
-    /// Goes through a record by what is known of it, or learns that; whether that was possible.
-    pub(crate) fn quickly(&mut self, scene: &Scene<'_>) -> bool {
+impl<'a, E: Edges> Slicer<'a, E> {
+    /// Goes through the last of these records, and perhaps some before it from `from` on, by what is
+    /// known of them, or learns that; how many that were.
+    pub(crate) fn quickly(&mut self, view: &View<'_>, items: &[Item], from: u64) -> usize {
         let options = &self.options;
         if options.plain || options.relevant || !options.pruned_memory.is_empty() {
-            return false;
+            return 0;
         }
         let Some(mut quick) = self.quick.take() else {
-            return false;
+            return 0;
         };
         if quick.knots.len() > MANY_KNOTS {
             quick = self.settle_with(quick);
         }
-        let done = self.go(&mut quick, scene);
+        let mut row = Some(quick.rows.find(self.codes, items, from));
+        let mut done = 0;
+        let all = row.map_or(0, |r| quick.rows.records(r));
+        let records = items[items.len() - all..].iter();
+        let records = records.filter_map(|item| match &item.what {
+            What::Record(record) => Some(record),
+            What::Event(_) => None,
+        });
+        let values = records.clone().map(|record| view.values(record));
+        let values: SmallVec<[Values<'_>; 4]> = values.collect();
+        while let Some(r) = row {
+            let n = quick.rows.records(r);
+            let mut form = quick.rows.take(self, r);
+            let first = records.clone().nth(all - n).expect("a row has one");
+            let scene = Scene {
+                view,
+                item: &items[items.len() - n],
+                first_frame: first.first_frame,
+                values: &values[all - n..],
+            };
+            if form.usable && self.go(&mut form, &mut quick, &scene) {
+                done = n;
+                row = None;
+            } else {
+                row = quick.rows.shorter(r);
+            }
+            quick.rows.give_back(r, form);
+        }
         self.quick = Some(quick);
         done
     }
 
-    fn go(&mut self, quick: &mut Quick, scene: &Scene<'_>) -> bool {
-        let slot = &mut quick.forms[scene.shape as usize];
-        let mut form = match slot.take() {
-            Some(form) => form,
-            None => Box::new(Form::of(self, scene)),
-        };
-        let done = form.usable && self.go_as(&mut form, quick, scene);
-        quick.forms[scene.shape as usize] = Some(form);
-        done
-    }
-
-    fn go_as(&mut self, form: &mut Form, quick: &mut Quick, scene: &Scene<'_>) -> bool {
+    fn go(&mut self, form: &mut Form<'a>, quick: &mut Quick<'a>, scene: &Scene<'_>) -> bool {
         let begin = scene.item.step;
-        let squashed = self.squashed_in(begin, begin + scene.executed as u64);
+        let squashed = self.squashed_in(begin, begin + form.steps.len() as u64);
         let mut squashed: SmallVec<[u8; 2]> = squashed.map(|s| (s - begin) as u8).collect();
         let nobody = Shown {
             node: OUTSIDE,
@@ -393,7 +398,7 @@ impl<E: Edges> Slicer<'_, E> {
         }
         let mut hidden = [nobody; MANY_CALLS + 1];
         for &(k, i) in &form.hidden {
-            let s = &scene.plan.steps[i as usize];
+            let s = form.steps[i as usize].step;
             let step = begin + u64::from(i);
             let node = Node { step, pc: s.pc };
             let shown = self.shown(scene.view, node, Some(s.id), scene.frame(k));
@@ -441,36 +446,40 @@ impl<E: Edges> Slicer<'_, E> {
         quick.kept.clear();
         quick.path.clear();
         quick.asking.clear();
+        quick.entries.clear();
         let mut last = None;
         for &(k, ..) in questions.iter().filter(|q| last.replace(q.0) != Some(q.0)) {
             let is_answered = |_: &_, set: SetId| k > 0 || form.answers[set as usize];
             let frame = scene.frame(k);
             self.asked.take(frame, is_answered, &mut quick.asking);
         }
+        let n = known.unwrap_or_else(|| {
+            let n = quick.knot(begin);
+            let key: Rc<[u64]> = key[..].into();
+            form.begins.insert(key.clone(), n);
+            form.last = Some((key, n));
+            n
+        });
+        quick.key = key;
         let mut run = Run {
             slicer: self,
             quick,
+            form,
             scene,
             hidden,
             squashed,
             questions,
         };
-        match known {
-            Some(n) => {
-                form.used += 1;
-                run.follow(n, &form.cells);
-            }
+        let learned = match known {
+            Some(n) => run.follow(n),
             None => {
-                form.learned += 1;
-                let n = run.knot();
-                let key: Rc<[u64]> = key[..].into();
-                form.begins.insert(key.clone(), n);
-                form.last = Some((key, n));
                 run.quick.path.push(n);
-                run.learn(&form.cells, None);
+                run.learn(None);
+                true
             }
-        }
-        quick.key = key;
+        };
+        form.learned += u64::from(learned);
+        form.used += 1;
         true
     }
 
@@ -479,7 +488,7 @@ impl<E: Edges> Slicer<'_, E> {
         self.quick = self.quick.take().map(|quick| self.settle_with(quick));
     }
 
-    fn settle_with(&mut self, mut quick: Box<Quick>) -> Box<Quick> {
+    fn settle_with(&mut self, mut quick: Box<Quick<'a>>) -> Box<Quick<'a>> {
         for (k, always) in quick.knots.iter().zip(&quick.always) {
             for &(id, i) in &always.included {
                 let i = u64::from(i);
@@ -492,7 +501,7 @@ impl<E: Edges> Slicer<'_, E> {
                 }
             }
         }
-        let mut empty = Quick::new(self.codes.len());
+        let mut empty = Quick::new(self.codes.len(), self.options.eager);
         // The numbers of lists stay what they are.
         empty.lists = std::mem::take(&mut quick.lists);
         empty
@@ -508,84 +517,61 @@ impl Scene<'_> {
     }
 }
 
-impl Form {
-    fn of<E: Edges>(slicer: &mut Slicer<'_, E>, scene: &Scene<'_>) -> Form {
-        use image::effects::Place;
-        let plan = scene.plan;
-        let mut cells = Vec::new();
-        let mut hidden: SmallVec<[(u8, u8); 1]> = SmallVec::new();
-        let calls = plan.calls.iter().map(|c| c.0 as usize);
-        let mut usable = calls.filter(|i| *i < scene.executed).count() <= MANY_CALLS;
-        for (i, s) in plan.steps[..scene.executed].iter().enumerate() {
-            for t in &s.effects.transfers {
-                match t.to {
-                    Place::Register(r) if r.general_number() != Some(4) => {
-                        cells.extend(r.at / 8..=(r.end() - 1) / 8);
-                    }
-                    _ => {}
-                }
-                let places = t.from.iter().map(|s| s.place).chain([t.to]);
-                let all = places.chain(s.effects.decided_by.iter().copied());
-                usable &= all.into_iter().all(|p| !matches!(p, Place::Whole(_)));
-            }
-            let k = plan.calls.iter().filter(|c| (c.0 as usize) < i).count() as u8;
-            let known = hidden.iter().any(|h| h.0 == k);
-            if !known && !slicer.is_visible(s.pc, s.id) {
-                hidden.push((k, i as u8));
-            }
-        }
-        cells.sort_unstable();
-        cells.dedup();
-        let calls = plan.calls.iter().map(|c| c.0 as usize);
-        let first = calls.clone().next().unwrap_or(usize::MAX);
-        let branches = plan.branches.iter().map(|(i, pc)| (*i as usize, *pc));
-        let branches = branches.filter(|(i, _)| *i < scene.executed && *i <= first);
-        Form {
-            usable,
-            cells: cells.into(),
-            hidden,
-            calls: calls.filter(|i| *i < scene.executed).count() as u8,
-            branches: branches.map(|b| b.1).collect(),
-            answers: Vec::new(),
-            begins: FxHashMap::default(),
-            last: None,
-            learned: 0,
-            used: 0,
-        }
-    }
-}
-
-impl Form {
-    /// Finds out which sets of branches have one of the form.
-    fn know(&mut self, asked: &Asked) {
-        for set in self.answers.len()..asked.sets() {
-            let answers = self.branches.iter().any(|b| asked.has(set as SetId, *b));
-            self.answers.push(answers);
-        }
-    }
-}
-
-impl<E: Edges> Run<'_, '_, E> {
-    /// A new knot.
-    pub(crate) fn knot(&mut self) -> u32 {
-        let first = self.quick.ops.len() as u32;
-        let step = self.scene.item.step;
-        self.quick.knots.push(Knot {
+impl Quick<'_> {
+    /// A new knot, passed at a step.
+    pub(crate) fn knot(&mut self, step: u64) -> u32 {
+        let first = self.ops.len() as u32;
+        self.knots.push(Knot {
             ops: (first, first),
             times: 1,
             earliest: step,
             next: Next::Unknown,
         });
-        self.quick.always.push(Always {
+        self.always.push(Always {
             included: Vec::new(),
             edges: Vec::new(),
             latest: step,
         });
-        self.quick.knots.len() as u32 - 1
+        self.knots.len() as u32 - 1
     }
 
-    /// Does what is known.
-    fn follow(&mut self, mut n: u32, cells: &[u16]) {
+    /// Some bytes of an access in one of the records.
+    pub(crate) fn site(&mut self, spot: &Spot, offset: u64, len: u64, part: u8) -> Site {
+        let len = len as u16;
+        if let Some(Sum {
+            base,
+            index,
+            scale,
+            at,
+        }) = spot.sum()
+        {
+            return Site {
+                at: at.wrapping_add(offset),
+                len,
+                part,
+                scale,
+                base,
+                index,
+                sum: true,
+            };
+        }
+        self.spots.push((*spot, offset));
+        let none = tape::slot::ZERO;
+        Site {
+            at: self.spots.len() as u64 - 1,
+            len,
+            part,
+            scale: 0,
+            base: none,
+            index: none,
+            sum: false,
+        }
+    }
+}
+
+impl<E: Edges> Run<'_, '_, E> {
+    /// Does what is known; whether something had to be learned.
+    fn follow(&mut self, mut n: u32) -> bool {
         loop {
             self.quick.path.push(n);
             let knot = &mut self.quick.knots[n as usize];
@@ -593,11 +579,10 @@ impl<E: Edges> Run<'_, '_, E> {
             knot.earliest = self.scene.item.step;
             let (from, to) = knot.ops;
             for at in from..to {
-                let op = self.quick.ops[at as usize];
-                self.perform(op);
+                self.perform(at as usize);
             }
             let guard = match &self.quick.knots[n as usize].next {
-                Next::End(from, to) => return self.finish(*from, *to),
+                Next::End => return false,
                 Next::Guard(guard, _) => *guard,
                 Next::Unknown => unreachable!("what is learned is learned to its end"),
             };
@@ -613,23 +598,34 @@ impl<E: Edges> Run<'_, '_, E> {
                         ways.swap(at, at - 1);
                     }
                 }
-                None => return self.learn(cells, Some(answer)),
+                None => {
+                    self.learn(Some(answer));
+                    return true;
+                }
             }
         }
     }
 
     #[inline]
-    pub(crate) fn address(&self, spot: u32) -> u64 {
-        self.quick.spots[spot as usize].get(&self.scene.values)
+    pub(crate) fn address(&self, site: Site) -> u64 {
+        let values = &self.scene.values[site.part as usize];
+        if !site.sum {
+            let (spot, offset) = &self.quick.spots[site.at as usize];
+            return spot.address(values).wrapping_add(*offset);
+        }
+        let index = values.slot(site.index);
+        site.at
+            .wrapping_add(values.slot(site.base))
+            .wrapping_add(index.wrapping_mul(u64::from(site.scale)))
     }
 
     /// What is the case. What is wanted of a store is taken thereby.
     #[inline]
     pub(crate) fn answer(&mut self, guard: Guard) -> Answer {
         match guard {
-            Guard::Moved(term) => self.scene.values.get(term) & 1,
-            Guard::Store { spot, len, whole } => {
-                let (addr, len) = (self.address(spot), u64::from(len));
+            Guard::Moved(site) => self.address(site) & 1,
+            Guard::Store { spot, whole } => {
+                let (addr, len) = (self.address(spot), u64::from(spot.len));
                 match self.slicer.memory.maybe(addr, len) {
                     true => self.take(addr, len, whole),
                     false => 0,

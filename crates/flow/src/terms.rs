@@ -211,6 +211,8 @@ pub struct Options {
     /// Each instruction is looked at by itself, also where the same was seen before. That takes longer
     /// and finds the same.
     pub plain: bool,
+    /// What was seen twice counts as seen often, which takes longer and finds the same.
+    pub eager: bool,
 }
 
 /// How often an instruction is in the slice.

@@ -219,11 +219,19 @@ fn quick_and_plain(roll: &Roll, criterion: &Criterion, options: Options, facts: 
         plain: true,
         ..options.clone()
     };
-    let (quick, plain) = (
-        shown(roll, criterion, options, facts),
-        shown(roll, criterion, plain, facts),
-    );
-    let step = criterion.step;
+    let plain = shown(roll, criterion, plain, facts);
+    for eager in [false, true] {
+        let options = Options {
+            eager,
+            ..options.clone()
+        };
+        let quick = shown(roll, criterion, options, facts);
+        same(&quick, &plain, criterion.step);
+    }
+}
+
+#[track_caller]
+fn same(quick: &Shown, plain: &Shown, step: u64) {
     let nodes = quick.0.iter().zip(&plain.0).filter(|(a, b)| a != b);
     let nodes: Vec<_> = nodes.take(4).collect();
     assert!(nodes.is_empty(), "at {step}: quick, plain {nodes:x?}");
