@@ -337,28 +337,45 @@ impl Memory {
             self.count += 1;
             return Trace { bytes, n: 0, what };
         }
-        let line = self.tables[slot] as usize;
-        let Line(all) = self.lines[line];
-        for (at, known) in all.into_iter().enumerate() {
-            let trace = Trace {
-                bytes,
-                n: at as u8,
-                what,
-            };
-            if known.is_none() {
-                let packed = self.pack(n, &entry);
-                self.lines[line].0[at] = packed;
-                return trace;
-            }
-            if known.what() >= MORE {
-                break;
-            }
-            if known.what() == u64::from(what) {
-                if self.lines[line].0[at].join(&wants) {
+        let first = self.tables[slot] as usize;
+        let mut line = first;
+        'lines: loop {
+            let Line(all) = self.lines[line];
+            for (at, known) in all.into_iter().enumerate() {
+                let trace = match line == first {
+                    true => Trace {
+                        bytes,
+                        n: at as u8,
+                        what,
+                    },
+                    false => Trace::default(),
+                };
+                if known.is_none() {
+                    let packed = self.pack(n, &entry);
+                    self.lines[line].0[at] = packed;
                     return trace;
                 }
-                break;
+                match known.what() {
+                    ODD => break 'lines,
+                    MORE => {
+                        line = known.place();
+                        continue 'lines;
+                    }
+                    same if same == u64::from(what) => {
+                        if self.lines[line].0[at].join(&wants) {
+                            return trace;
+                        }
+                        break 'lines;
+                    }
+                    _ => {}
+                }
             }
+            // There is no room: the last goes to another line, and this one after it.
+            let more = self.keep(n, &[entry]);
+            let new = self.lines[more as usize].0[0];
+            self.lines[more as usize] = Line([all[3], new, Packed::default(), Packed::default()]);
+            self.lines[line].0[3] = Packed::at(MORE, more);
+            return Trace::default();
         }
         self.change(n, |cell| {
             put(cell, entry, &mut Each(false));

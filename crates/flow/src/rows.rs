@@ -29,12 +29,13 @@ const LONG: usize = 250;
 /// Records of a row.
 const MANY_RECORDS: usize = 12;
 /// A longer row is used when it was seen so often, or if one is eager.
-const OFTEN: u32 = 128;
+const OFTEN: u32 = 512;
 const TWICE: u32 = 2;
 /// Rows beyond which no more are made.
 const MANY_ROWS: usize = 1 << 14;
-/// What is learned of a row must be of use so often.
-const USES: u64 = 32;
+/// What is learned of a row must be of use so often, but for the first few times.
+const USES: u64 = 64;
+const FEW: u64 = 4;
 
 pub(crate) type RowId = u32;
 
@@ -188,7 +189,7 @@ impl<'a> Rows<'a> {
     }
 
     pub(crate) fn give_back(&mut self, row: RowId, form: Box<Form<'a>>) {
-        let useless = !self.eager && form.learned > USES && form.learned * USES > form.used;
+        let useless = !self.eager && form.learned > FEW && form.learned * USES > form.used;
         let known = &mut self.list[row as usize];
         known.dead = !form.usable || useless && known.records > 1;
         known.form = Some(form);
