@@ -365,7 +365,7 @@ pub(crate) fn slice_of(
         statements,
         figures: SliceFigures {
             instructions: nodes.values().map(|t| t.count).sum(),
-            dependences: edges.count,
+            dependences: edges.count(),
             steps: traced.steps,
             tape_bytes: traced.roll.bytes(),
             windows: 1,
@@ -630,7 +630,7 @@ impl<'a> Report<'a> {
             s.last = s.last.max(times.last);
         }
         let mut merged: FxHashMap<(u32, u32, Through), (flow::Edge, u64)> = FxHashMap::default();
-        for Joined { edge: e, times, .. } in edges.iter() {
+        for Joined { edge: e, times } in edges.iter() {
             let (from, to) = (self.place(e.from.pc), self.place(e.to.pc));
             let own = from == to
                 && self.numbers.get(&e.from) == self.numbers.get(&e.to)
@@ -640,10 +640,10 @@ impl<'a> Report<'a> {
                 continue;
             }
             let through = self.through(e.kind);
-            let entry = merged.entry((from, to, through)).or_insert((*e, 0));
+            let entry = merged.entry((from, to, through)).or_insert((e, 0));
             entry.1 += times;
             if e.from.step > entry.0.from.step {
-                entry.0 = *e;
+                entry.0 = e;
             }
         }
         for ((from, ..), (e, times)) in merged {

@@ -9,22 +9,24 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use crate::reader::FrameId;
-use crate::wanted::Wants;
+use crate::wanted::{UNKNOWN, Wants};
 
 /// Number of a set of branches.
 pub(crate) type SetId = u32;
 
 /// Some branches, by their addresses.
-struct Set {
+pub(crate) struct Set {
     branches: Rc<[u64]>,
     /// A bit for each of them; other branches may have the same.
     bits: u64,
 }
 
 /// Those who ask about a set of branches, within a call.
-struct Question {
-    set: SetId,
-    askers: SmallVec<[Wants; 4]>,
+pub(crate) struct Question {
+    pub(crate) set: SetId,
+    /// A number for who they are; [`UNKNOWN`] where they have changed since.
+    pub(crate) code: u64,
+    pub(crate) askers: SmallVec<[Wants; 4]>,
 }
 
 /// What is asked within one call, by number of the set.
@@ -100,36 +102,49 @@ impl Asked {
     /// Somebody asks.
     pub(crate) fn ask(&mut self, frame: FrameId, set: SetId, asker: Wants, each: bool) {
         let same = |w: &&mut Wants| w.who == asker.who && (!each || w.earliest == asker.earliest);
-        let known = self.question(frame, set);
-        match known.iter_mut().find(same) {
+        let question = self.question(frame, set);
+        match question.askers.iter_mut().find(same) {
             Some(w) => w.join(asker),
-            None => known.push(asker),
+            None => {
+                question.code = UNKNOWN;
+                question.askers.push(asker);
+            }
         }
     }
 
-    /// Some ask the same.
+    /// Some ask the same; `code` is for who they are, if no two of them are the same.
     pub(crate) fn ask_all(
         &mut self,
         frame: FrameId,
         set: SetId,
         askers: impl Iterator<Item = Wants>,
-        distinct: bool,
+        code: u64,
     ) {
-        let known = self.question(frame, set);
-        if distinct && known.is_empty() {
+        let question = self.question(frame, set);
+        let known = &mut question.askers;
+        if code != UNKNOWN && known.is_empty() {
+            question.code = code;
             known.extend(askers);
             return;
         }
-        for asker in askers {
-            match known.iter_mut().find(|w| w.who == asker.who) {
-                Some(w) => w.join(asker),
-                None => known.push(asker),
+        for (n, asker) in askers.enumerate() {
+            // Mostly they come in the same order.
+            let n = match known.get(n) {
+                Some(w) if w.who == asker.who => Some(n),
+                _ => known.iter().position(|w| w.who == asker.who),
+            };
+            match n {
+                Some(n) => known[n].join(asker),
+                None => {
+                    question.code = UNKNOWN;
+                    known.push(asker);
+                }
             }
         }
     }
 
     /// Those who ask about a set of branches.
-    fn question(&mut self, frame: FrameId, set: SetId) -> &mut SmallVec<[Wants; 4]> {
+    fn question(&mut self, frame: FrameId, set: SetId) -> &mut Question {
         let n = self.find(frame).unwrap_or_else(|| {
             let n = self.free.pop().unwrap_or_else(|| {
                 self.list.push(Call::default());
@@ -145,9 +160,56 @@ impl Asked {
             call.bits |= self.sets[set as usize].bits;
             self.open += 1;
             let askers = self.room.pop().unwrap_or_default();
-            call.questions.insert(at, Question { set, askers });
+            let code = UNKNOWN;
+            call.questions.insert(at, Question { set, code, askers });
         }
-        &mut call.questions[at].askers
+        &mut call.questions[at]
+    }
+
+    /// What is asked within a call.
+    #[inline]
+    pub(crate) fn questions(&mut self, frame: FrameId) -> &mut [Question] {
+        match self.find(frame) {
+            Some(n) => &mut self.list[n as usize].questions,
+            None => &mut [],
+        }
+    }
+
+    /// How many sets there are.
+    pub(crate) fn sets(&self) -> usize {
+        self.sets.len()
+    }
+
+    /// Whether a set has a branch.
+    pub(crate) fn has(&self, set: SetId, branch: u64) -> bool {
+        self.sets[set as usize].branches.contains(&branch)
+    }
+
+    /// Takes the questions within a call that are answered.
+    pub(crate) fn take(
+        &mut self,
+        frame: FrameId,
+        is_answered: impl Fn(&Set, SetId) -> bool,
+        out: &mut Vec<Wants>,
+    ) {
+        let Some(n) = self.find(frame) else { return };
+        let (sets, room) = (&self.sets, &mut self.room);
+        let call = &mut self.list[n as usize];
+        call.bits = 0;
+        let before = call.questions.len();
+        call.questions.retain(|q| {
+            let answered = is_answered(&sets[q.set as usize], q.set);
+            if answered {
+                out.extend_from_slice(&q.askers);
+                let mut list = std::mem::take(&mut q.askers);
+                list.clear();
+                room.push(list);
+            } else {
+                call.bits |= sets[q.set as usize].bits;
+            }
+            !answered
+        });
+        self.open -= before - call.questions.len();
     }
 
     /// Somebody asks about the call that began this frame.
@@ -173,28 +235,9 @@ impl Asked {
 
     /// Those for whom the branch is the answer.
     pub(crate) fn branch(&mut self, frame: FrameId, branch: u64, out: &mut Vec<Wants>) {
-        if !self.about_branch(frame, branch) {
-            return;
+        if self.about_branch(frame, branch) {
+            self.take(frame, |set, _| set.branches.contains(&branch), out);
         }
-        let Some(n) = self.find(frame) else { return };
-        let (sets, room) = (&self.sets, &mut self.room);
-        let call = &mut self.list[n as usize];
-        call.bits = 0;
-        let before = call.questions.len();
-        call.questions.retain(|q| {
-            let set = &sets[q.set as usize];
-            let answered = set.branches.contains(&branch);
-            if answered {
-                out.extend_from_slice(&q.askers);
-                let mut list = std::mem::take(&mut q.askers);
-                list.clear();
-                room.push(list);
-            } else {
-                call.bits |= set.bits;
-            }
-            !answered
-        });
-        self.open -= before - call.questions.len();
     }
 
     /// Those for whom the call that began the frame is the answer.

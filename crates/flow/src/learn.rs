@@ -7,16 +7,19 @@
 //! written until that question is reached.
 
 use image::effects::RegRange;
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 use tape::Term;
 
 use crate::asked::SetId;
-use crate::plan::{Address, Step, mask};
-use crate::quick::{Answer, CellEnd, Final, Guard, Next, Op, Operand, Run, word};
+use crate::memory::Trace;
+use crate::plan::mask;
+use crate::quick::{Answer, Guard, Next, Op, Operand, Run, Site, word};
+use crate::rows::At;
 use crate::step::{Piece, Room, State, step};
 use crate::terms::{Edge, Edges, Kind, Node, OUTSIDE};
 use crate::wanted::{
-    Cell, Entry, Joins, Registers, Taken, Took, WhoId, Why, Wish, pieces, put, runs, spread,
+    Cell, Entry, Joins, Registers, Taken, Took, UNKNOWN, WhoId, Why, Wish, pieces, put, runs,
+    spread,
 };
 
 /// Those who want something, by a name.
@@ -36,7 +39,7 @@ impl Wish for Sym {
 struct Asks {
     frame: u8,
     set: SetId,
-    askers: Vec<(WhoId, Operand)>,
+    askers: Vec<Sym>,
 }
 
 struct Learner<'l, 'r, 'a, E> {
@@ -50,17 +53,17 @@ struct Learner<'l, 'r, 'a, E> {
     passed: usize,
     /// The answer to the question that is open.
     resume: Option<Answer>,
+    /// Questions that are open.
     asks: Vec<Asks>,
     /// Of what is kept, whether it is only in one place.
     single: Vec<bool>,
     /// Frames whose library code was counted.
     counted: u8,
     /// The cell that something is put into.
-    at: u64,
-    insn: &'l Step,
+    into: u64,
+    /// The instruction at hand, and its number.
+    at: &'l At<'l>,
     i: u8,
-    frame: u8,
-    callee: Option<u8>,
     /// Dependences on the instruction at hand: the number, and the one it is within the record.
     edges: SmallVec<[(u32, Option<u8>); 8]>,
     /// Dependences on it may have been found of which nothing is known in advance.
@@ -69,7 +72,9 @@ struct Learner<'l, 'r, 'a, E> {
 
 impl<E: Edges> Run<'_, '_, E> {
     /// Goes through the record and learns; the last knot of the path is where that begins.
-    pub(crate) fn learn(&mut self, cells: &[u16], resume: Option<Answer>) {
+    pub(crate) fn learn(&mut self, resume: Option<Answer>) {
+        let form = self.form;
+        let cells = &form.cells[..];
         let mut registers = Registers::new();
         let real = self.slicer.registers();
         registers.mask = real.mask;
@@ -86,7 +91,21 @@ impl<E: Edges> Run<'_, '_, E> {
                 })
                 .collect();
         }
-        let (plan, values, executed) = (self.scene.plan, self.scene.values, self.scene.executed);
+        let scene = self.scene;
+        let mut asking = self.quick.asking.iter().enumerate();
+        let questions = self.questions.iter().map(|&(frame, set, n)| Asks {
+            frame,
+            set,
+            askers: asking
+                .by_ref()
+                .take(n as usize)
+                .map(|(n, wants)| Sym {
+                    who: wants.who,
+                    from: Operand::Asker(n as u16),
+                })
+                .collect(),
+        });
+        let asks = questions.collect();
         let mut learner = Learner {
             live: resume.is_none(),
             knot: self.path()[0],
@@ -95,28 +114,23 @@ impl<E: Edges> Run<'_, '_, E> {
             cells,
             passed: 0,
             resume,
-            asks: Vec::new(),
+            asks,
             single: Vec::new(),
             counted: 0,
-            at: 0,
-            insn: &plan.steps[0],
+            into: 0,
+            at: &form.steps[0],
             i: 0,
-            frame: 0,
-            callee: None,
             edges: SmallVec::new(),
             found: false,
         };
         let mut room = Room::default();
-        for i in (0..executed).rev() {
-            let calls = &plan.calls;
-            learner.insn = &plan.steps[i];
+        for (i, at) in form.steps.iter().enumerate().rev() {
+            learner.at = at;
             learner.i = i as u8;
-            learner.frame = calls.iter().filter(|c| (c.0 as usize) < i).count() as u8;
-            let call = calls.iter().position(|c| c.0 as usize == i);
-            learner.callee = call.map(|c| c as u8 + 1);
             learner.edges.clear();
             learner.found = false;
-            step(&mut learner, &plan.steps[i], &values, &mut room);
+            let values = &scene.values[at.part as usize];
+            step(&mut learner, at.step, values, &mut room);
         }
         learner.end();
     }
@@ -125,10 +139,10 @@ impl<E: Edges> Run<'_, '_, E> {
 impl<E: Edges> Learner<'_, '_, '_, E> {
     /// The instruction at hand as it is shown.
     fn here(&mut self) -> Operand {
-        let (pc, id) = (self.insn.pc, self.insn.id);
+        let (pc, id) = (self.at.step.pc, self.at.step.id);
         match self.run.slicer.is_visible(pc, id) {
             true => Operand::Own(self.i),
-            false => Operand::Hidden(self.frame),
+            false => Operand::Hidden(self.run.form.shown_as[self.at.frame as usize]),
         }
     }
 
@@ -140,19 +154,33 @@ impl<E: Edges> Learner<'_, '_, '_, E> {
 
     fn emit(&mut self, op: Op) {
         if self.live {
-            self.run.perform(op);
-            self.run.quick.ops.push(op);
+            let ops = &mut self.run.quick.ops;
+            ops.push(op);
+            let number = ops.len() - 1;
+            self.run.perform(number);
             self.run.quick.knots[self.knot as usize].ops.1 += 1;
         }
     }
 
-    fn spot(&mut self, at: Piece<'_>) -> u32 {
-        if !self.live {
-            return 0;
+    fn site(&mut self, at: Piece<'_>, len: u64) -> Site {
+        let part = self.at.part;
+        self.run.quick.site(at.spot, at.offset, len, part)
+    }
+
+    /// Somebody, and where they want it from: put aside, if that is not where they did before.
+    fn here_or_kept(&mut self, entry: &Entry<Sym>) -> Sym {
+        let Sym { who, from } = entry.wants;
+        if entry.base == 0 {
+            return entry.wants;
         }
-        let spots = &mut self.run.quick.spots;
-        spots.push(Address::of(at.spot));
-        spots.len() as u32 - 1
+        self.emit(Op::Keep {
+            from,
+            who,
+            base: entry.base,
+        });
+        self.single.push(false);
+        let from = Operand::Kept(self.single.len() as u16 - 1);
+        Sym { who, from }
     }
 
     fn hint(&mut self) -> u32 {
@@ -173,7 +201,7 @@ impl<E: Edges> Learner<'_, '_, '_, E> {
                 unreachable!("a knot that was passed has ways on");
             };
             let way = ways.iter().find(|w| w.1 == to);
-            return way.expect("the way that was taken").0.clone();
+            return way.expect("the way that was taken").0;
         }
         if !self.live {
             // The last knot of the path, which has this question already.
@@ -187,50 +215,80 @@ impl<E: Edges> Learner<'_, '_, '_, E> {
         let guard = known.unwrap_or_else(|| guard(self));
         let resume = self.resume.take();
         let answer = resume.unwrap_or_else(|| self.run.answer(guard));
-        let child = self.run.knot();
+        let step = self.run.scene.item.step;
+        let child = self.run.quick.knot(step);
         let knot = &mut self.run.quick.knots[self.knot as usize];
         match &mut knot.next {
-            Next::Guard(_, ways) => ways.push((answer.clone(), child)),
-            next => *next = Next::Guard(guard, vec![(answer.clone(), child)]),
+            Next::Guard(_, ways) => ways.push((answer, child)),
+            next => *next = Next::Guard(guard, smallvec![(answer, child)]),
         }
         self.knot = child;
-        self.run.take(guard, &answer);
         answer
     }
 
-    /// Asks what is to be asked: before something is answered.
+    /// Asks what the record does not answer.
     fn ask(&mut self) {
         for asks in std::mem::take(&mut self.asks) {
+            debug_assert_eq!(asks.frame, 0, "calls answer what is asked in them");
             let first = self.run.quick.askers.len() as u32;
+            let list = asks.askers.iter().map(|s| (s.who, s.from));
             if self.live {
-                self.run.quick.askers.extend(&asks.askers);
+                self.run.quick.askers.extend(list);
             }
-            let mut whos: Vec<WhoId> = asks.askers.iter().map(|a| a.0).collect();
+            let mut whos: Vec<WhoId> = asks.askers.iter().map(|s| s.who).collect();
+            let words = whos.iter().map(|w| word(*w, 0));
+            let code = self.run.quick.code(words);
             whos.sort_unstable();
+            let distinct = whos.windows(2).all(|w| w[0] != w[1]);
             self.emit(Op::Ask {
-                frame: asks.frame,
                 set: asks.set,
                 first,
                 n: asks.askers.len() as u32,
-                distinct: whos.windows(2).all(|w| w[0] != w[1]),
+                code: if distinct { code } else { UNKNOWN },
             });
         }
+    }
+
+    /// Adds somebody to those who ask the same.
+    fn add(&mut self, askers: &mut Vec<Sym>, new: Sym) {
+        // Executions that can be told apart are counted one by one.
+        let same = |old: &&mut Sym| old.who == new.who && !self.is_plain(old.from);
+        let same = askers.iter_mut().find(same);
+        let Some(old) = same.filter(|_| !self.is_plain(new.from)) else {
+            askers.push(new);
+            return;
+        };
+        let entry = |wants| Entry {
+            wants,
+            base: 0,
+            bytes: 0,
+        };
+        let mut joined = entry(*old);
+        self.join(&mut joined, &entry(new));
+        *old = joined.wants;
+    }
+
+    /// An execution that stands for nothing but itself.
+    fn is_plain(&self, o: Operand) -> bool {
+        matches!(o, Operand::Own(i) if !self.run.squashed.contains(&i))
     }
 
     /// Somebody wants something of a cell of registers.
     fn put(&mut self, n: u64, entry: Entry<Sym>) {
         if self.cells.binary_search(&(n as u16)).is_err() {
-            let Sym { who, from } = entry.wants;
+            let Sym { who, from } = self.here_or_kept(&entry);
             self.emit(Op::Put {
                 cell: n as u16,
                 bytes: entry.bytes,
                 who,
                 from,
-                base: entry.base,
+                before: UNKNOWN,
+                after: UNKNOWN,
+                n: 0,
             });
             return;
         }
-        self.at = n;
+        self.into = n;
         let mut cell = std::mem::take(&mut self.registers.cells[n as usize]);
         put(&mut cell, entry, self);
         self.registers.cells[n as usize] = cell;
@@ -239,7 +297,8 @@ impl<E: Edges> Learner<'_, '_, '_, E> {
     /// What is wanted afterwards.
     fn end(mut self) {
         self.ask();
-        let first = self.run.quick.ends.len() as u32;
+        let mut ends = Vec::new();
+        let mut first = 0;
         for &cell in self.cells {
             let entries: Cell<Sym> = std::mem::take(&mut self.registers.cells[cell as usize]);
             let before = &self.run.slicer.registers().cells[cell as usize];
@@ -252,42 +311,47 @@ impl<E: Edges> Learner<'_, '_, '_, E> {
             if before.len() == entries.len() && entries.iter().enumerate().all(same) {
                 continue;
             }
-            let quick = &mut *self.run.quick;
-            let code = quick.code(entries.iter().map(|e| word(e.wants.who, e.bytes)));
-            let at = quick.finals.len() as u32;
-            quick.finals.extend(entries.iter().map(|e| Final {
-                who: e.wants.who,
-                from: e.wants.from,
-                base: e.base,
-                bytes: e.bytes,
-            }));
-            quick.ends.push(CellEnd {
+            let words = entries.iter().map(|e| word(e.wants.who, e.bytes));
+            let code = self.run.quick.code(words);
+            for e in &entries {
+                self.emit(Op::Final {
+                    who: e.wants.who,
+                    from: e.wants.from,
+                    bytes: e.bytes,
+                    base: e.base,
+                });
+            }
+            let n = entries.len() as u16;
+            ends.push(Op::End {
                 cell,
+                first,
+                n,
                 code,
-                range: (at, quick.finals.len() as u32),
             });
+            first += n;
         }
-        let last = self.run.quick.ends.len() as u32;
-        self.run.quick.knots[self.knot as usize].next = Next::End(first, last);
-        self.run.finish(first, last);
+        for end in ends {
+            self.emit(end);
+        }
+        self.run.quick.knots[self.knot as usize].next = Next::End;
     }
 
     /// A dependence of somebody who wanted a register.
     fn edge(&mut self, took: &Took<Sym>, to: Operand) {
         let Sym { who, from } = took.wants();
         let asker = self.run.slicer.everybody.get(who);
-        if asker.pc == OUTSIDE.pc {
+        // What a call of a library does within itself is not shown.
+        if asker.pc == OUTSIDE.pc || from == to {
             return;
         }
         let id = self.run.id(to);
         let merged = self.run.slicer.edges.merged().expect("numbers");
         let number = merged.number(u64::from(who) << 32 | u64::from(id));
+        let alone = self.is_plain(from) && self.is_plain(to);
         let last = self.edges.iter_mut().find(|e| e.0 == number);
         let varies = self.found || last.as_ref().is_some_and(|e| e.1.is_none());
-        let within = match (from, to) {
-            (Operand::Own(i), Operand::Own(j)) if !varies && !self.run.squashed.contains(&j) => {
-                Some(i)
-            }
+        let within = match from {
+            Operand::Own(i) if !varies && alone => Some(i),
             _ => None,
         };
         let repeated = within.is_some() && last.as_ref().is_some_and(|e| e.1 == within);
@@ -301,13 +365,22 @@ impl<E: Edges> Learner<'_, '_, '_, E> {
         let at = took.entry.base;
         let base = at.wrapping_add(u64::from(took.entry.bytes.trailing_zeros()));
         if within.is_none() {
+            let piece = match asker.why {
+                Why::Memory => {
+                    if self.live {
+                        self.run.quick.pieces.push((base, took.len));
+                    }
+                    self.run.quick.pieces.len().saturating_sub(1) as u32
+                }
+                Why::Register(_) | Why::Control => 0,
+            };
             self.emit(Op::Edge {
                 number,
                 who,
                 from,
                 to,
-                base,
-                len: took.len,
+                itself: asker.pc == self.run.shown(to).pc,
+                piece,
             });
         } else if self.live {
             let step = self.run.shown(from).step;
@@ -320,8 +393,8 @@ impl<E: Edges> Learner<'_, '_, '_, E> {
             let edge = Edge { from, to, kind };
             let merged = self.run.slicer.edges.merged().expect("numbers");
             merged.add_one(number, (step, to.step), 1, || edge);
-            let knot = &mut self.run.quick.knots[self.knot as usize];
-            knot.edges.push(number);
+            let always = &mut self.run.quick.always[self.knot as usize];
+            always.edges.push(number);
         }
     }
 }
@@ -339,9 +412,10 @@ impl<E: Edges> Joins<Sym> for Learner<'_, '_, '_, E> {
             Operand::Register { cell, n } => {
                 let before = &self.run.slicer.registers().cells[cell as usize][n as usize];
                 let bytes = before.bytes;
-                u64::from(cell) == self.at && old.base == 0 && old.bytes == bytes
+                u64::from(cell) == self.into && old.base == 0 && old.bytes == bytes
             }
             Operand::Kept(n) => self.single[n as usize],
+            Operand::Asker(_) => true,
             _ => false,
         };
         let who = old.wants.who;
@@ -369,27 +443,34 @@ impl<E: Edges> State for Learner<'_, '_, '_, E> {
     type Wish = Sym;
 
     fn is_asked(&mut self) -> bool {
-        let branch = self.insn.may_branch.then_some(self.insn.pc);
-        let (frame, callee) = (self.frame, self.callee);
-        if branch.is_none() && callee.is_none() {
-            return false;
-        }
-        self.ask();
-        let asked = self.question(|_| Guard::Asked {
-            frame,
-            branch,
-            callee,
+        let branch = self.at.step.may_branch.then_some(self.at.step.pc);
+        let (frame, callee) = (self.at.frame, self.at.callee);
+        let mut answered = Vec::new();
+        let asked = &self.run.slicer.asked;
+        self.asks.retain_mut(|a| {
+            let by_branch = branch.is_some_and(|b| a.frame == frame && asked.has(a.set, b));
+            let is_answered = by_branch || callee == Some(a.frame);
+            if is_answered {
+                answered.append(&mut a.askers);
+            }
+            !is_answered
         });
-        if asked.is_empty() {
-            return false;
+        let to = self.here();
+        for wants in &answered {
+            let entry = Entry {
+                wants: *wants,
+                base: 0,
+                bytes: 0,
+            };
+            let (at, len) = (0, 0);
+            self.edge(&Took { at, len, entry }, to);
         }
-        let (to, hint) = (self.here(), self.hint());
-        self.emit(Op::Answer { to, hint });
-        true
+        !answered.is_empty()
     }
 
     fn moved(&mut self, condition: Term) -> bool {
-        !self.question(|_| Guard::Moved(condition)).is_empty()
+        let part = self.at.part;
+        self.question(|_| Guard::Moved(Site::of_term(condition, part))) != 0
     }
 
     fn take_register(&mut self, r: RegRange, out: &mut Taken<Sym>) {
@@ -398,12 +479,11 @@ impl<E: Edges> State for Learner<'_, '_, '_, E> {
 
     fn take_memory(&mut self, at: Piece<'_>, len: u64, whole: bool, out: &mut Taken<Sym>) {
         let answer = self.question(|this| Guard::Store {
-            spot: this.spot(at),
-            offset: at.offset,
-            len,
+            spot: this.site(at, len),
             whole,
         });
-        let Some((&align, words)) = answer.split_first() else {
+        let words = self.run.quick.words(answer);
+        let Some((&align, words)) = words.split_first() else {
             return;
         };
         if whole {
@@ -455,16 +535,13 @@ impl<E: Edges> State for Learner<'_, '_, '_, E> {
     }
 
     fn pass_memory(&mut self, at: Piece<'_>, took: &Took<Sym>) {
-        let spot = self.spot(at);
-        let Sym { who, from } = took.wants();
+        let spot = self.site(at, took.len);
+        let Sym { who, from } = self.here_or_kept(&took.entry);
         self.emit(Op::Pass {
             spot,
-            offset: at.offset,
             who,
             from,
-            base: took.entry.base,
             bytes: took.entry.bytes,
-            len: took.len as u8,
         });
     }
 
@@ -489,8 +566,8 @@ impl<E: Edges> State for Learner<'_, '_, '_, E> {
         match here {
             Operand::Own(i) if !self.run.squashed.contains(&i) => {
                 if self.live {
-                    let knot = &mut self.run.quick.knots[self.knot as usize];
-                    knot.included.push((self.insn.id, i));
+                    let always = &mut self.run.quick.always[self.knot as usize];
+                    always.included.push((self.at.step.id, i));
                 }
             }
             Operand::Hidden(k) if self.counted >> k & 1 != 0 => {}
@@ -503,20 +580,22 @@ impl<E: Edges> State for Learner<'_, '_, '_, E> {
         if self.run.slicer.options.data_only {
             return;
         }
-        let (pc, id) = (self.insn.pc, self.insn.id);
+        let (pc, id) = (self.at.step.pc, self.at.step.id);
         let set = self.run.slicer.deciders(pc, Some(id));
-        let asker = (self.who(Why::Control), here);
-        let frame = self.frame;
-        let known = self.asks.iter_mut();
-        match known.into_iter().find(|a| (a.frame, a.set) == (frame, set)) {
-            Some(asks) if asks.askers.contains(&asker) => {}
-            Some(asks) => asks.askers.push(asker),
-            None => self.asks.push(Asks {
-                frame,
-                set,
-                askers: vec![asker],
-            }),
-        }
+        let (frame, who) = (self.at.frame, self.who(Why::Control));
+        let known = self
+            .asks
+            .iter()
+            .position(|a| (a.frame, a.set) == (frame, set));
+        let n = known.unwrap_or_else(|| {
+            let askers = Vec::new();
+            self.asks.push(Asks { frame, set, askers });
+            self.asks.len() - 1
+        });
+        let new = Sym { who, from: here };
+        let mut askers = std::mem::take(&mut self.asks[n].askers);
+        self.add(&mut askers, new);
+        self.asks[n].askers = askers;
     }
 
     fn want_register(&mut self, r: RegRange) {
@@ -538,14 +617,13 @@ impl<E: Edges> State for Learner<'_, '_, '_, E> {
         if len == 0 {
             return;
         }
-        let spot = self.spot(at);
+        let spot = self.site(at, len);
         let (who, by) = (self.who(Why::Memory), self.here());
         self.emit(Op::Want {
             spot,
-            offset: at.offset,
-            len,
             who,
             by,
+            trace: Trace::default(),
         });
     }
 }

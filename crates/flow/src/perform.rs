@@ -1,13 +1,22 @@
 //! Doing one thing after the other, as it was written down.
 
 use crate::codes::InsnId;
-use crate::quick::{MANY_WAYS, Op, Operand, Run};
+use crate::quick::{MANY_WAYS, Op, Operand, Run, TOO_MANY};
+use crate::rows::Form;
 use crate::slice::{NOBODY, Shown};
 use crate::terms::{Edge, Edges, Kind, Node, OUTSIDE};
-use crate::wanted::{Each, Entry, Took, Wants, WhoId, Why};
+use crate::wanted::{Each, Entry, Took, UNKNOWN, Wants, WhoId, Why};
 
 /// The number for what depends on nothing: who is outside.
 const NO_EDGE: u32 = u32::MAX;
+
+fn pc_of(form: &Form<'_>, hidden: &[Shown], operand: Operand) -> u64 {
+    match operand {
+        Operand::Own(i) => form.steps[i as usize].step.pc,
+        Operand::Hidden(k) => hidden[k as usize].node.pc,
+        _ => OUTSIDE.pc,
+    }
+}
 
 impl<E: Edges> Run<'_, '_, E> {
     /// Those that an operand stands for.
@@ -22,9 +31,20 @@ impl<E: Edges> Run<'_, '_, E> {
                 let e = &self.quick.kept[n as usize].entry;
                 (e.wants, e.base)
             }
+            Operand::Asker(n) => (self.quick.asking[n as usize], 0),
             Operand::Own(_) | Operand::Hidden(_) | Operand::Taken => {
-                (Wants::one(who, self.shown(operand).step), 0)
+                (Wants::one(who, self.step(operand)), 0)
             }
+        }
+    }
+
+    /// The step of the instruction that an operand stands for.
+    #[inline]
+    fn step(&self, operand: Operand) -> u64 {
+        match operand {
+            Operand::Own(i) => self.scene.item.step + u64::from(i),
+            Operand::Hidden(k) => self.hidden[k as usize].node.step,
+            _ => OUTSIDE.step,
         }
     }
 
@@ -32,9 +52,9 @@ impl<E: Edges> Run<'_, '_, E> {
     #[inline]
     pub(crate) fn shown(&self, operand: Operand) -> Node {
         match operand {
-            Operand::Own(i) => Node {
-                step: self.scene.item.step + u64::from(i),
-                pc: self.scene.plan.steps[i as usize].pc,
+            Operand::Own(_) => Node {
+                step: self.step(operand),
+                pc: pc_of(self.form, &self.hidden, operand),
             },
             Operand::Hidden(k) => self.hidden[k as usize].node,
             _ => OUTSIDE,
@@ -43,7 +63,7 @@ impl<E: Edges> Run<'_, '_, E> {
 
     pub(crate) fn id(&self, operand: Operand) -> InsnId {
         match operand {
-            Operand::Own(i) => self.scene.plan.steps[i as usize].id,
+            Operand::Own(i) => self.form.steps[i as usize].step.id,
             Operand::Hidden(k) => self.hidden[k as usize].id,
             _ => NOBODY,
         }
@@ -51,38 +71,35 @@ impl<E: Edges> Run<'_, '_, E> {
 
     /// Does one thing.
     #[inline]
-    pub(crate) fn perform(&mut self, op: Op) {
-        match op {
+    pub(crate) fn perform(&mut self, number: usize) {
+        match self.quick.ops[number] {
             Op::Edge {
                 number,
                 who,
                 from,
                 to,
-                base,
-                len,
+                itself,
+                piece,
             } => {
                 let (wants, at) = self.value(from, who);
-                let to = self.shown(to);
-                let addr = at.wrapping_add(base);
-                self.edge(number, wants, to, Kind::Memory { addr, len });
+                let kind = |pieces: &[(u64, u64)]| {
+                    let (base, len) = pieces[piece as usize];
+                    let addr = at.wrapping_add(base);
+                    Kind::Memory { addr, len }
+                };
+                self.edge(number, wants, to, itself, kind);
             }
             Op::Found { to, hint } => {
                 let taken = std::mem::take(&mut self.slicer.taken);
+                let to_node = self.shown(to);
                 for (n, took) in taken.iter().enumerate() {
                     let wants = took.wants();
                     let number = self.number(hint, n, wants.who, to);
-                    let kind = took.kind(Why::Memory);
-                    self.edge(number, wants, self.shown(to), kind);
+                    let itself = wants.earliest == to_node.step
+                        && self.slicer.everybody.get(wants.who).pc == to_node.pc;
+                    self.edge(number, wants, to, itself, |_| took.kind(Why::Memory));
                 }
                 self.slicer.taken = taken;
-            }
-            Op::Answer { to, hint } => {
-                let answered = std::mem::take(&mut self.slicer.answered);
-                for (n, wants) in answered.iter().enumerate() {
-                    let number = self.number(hint, n, wants.who, to);
-                    self.edge(number, *wants, self.shown(to), Kind::Control);
-                }
-                self.slicer.answered = answered;
             }
             Op::Join { to, from, who } => {
                 let (wants, _) = self.value(from, who);
@@ -92,6 +109,7 @@ impl<E: Edges> Run<'_, '_, E> {
                         cell[n as usize].wants.join(wants);
                     }
                     Operand::Kept(n) => self.quick.kept[n as usize].entry.wants.join(wants),
+                    Operand::Asker(n) => self.quick.asking[n as usize].join(wants),
                     _ => unreachable!("only what is kept somewhere can be added to"),
                 }
             }
@@ -108,62 +126,99 @@ impl<E: Edges> Run<'_, '_, E> {
                 bytes,
                 who,
                 from,
-                base,
+                before,
+                after,
+                n,
             } => {
-                let (wants, at) = self.value(from, who);
-                let base = at.wrapping_add(base);
-                let registers = self.slicer.registers();
+                let (wants, base) = self.value(from, who);
                 let entry = Entry { wants, base, bytes };
-                registers.put(u64::from(cell), entry, &mut Each(false));
-                registers.summarise(cell as usize);
+                let cell = cell as usize;
+                let registers = self.slicer.registers();
+                if registers.codes[cell] != before || before == UNKNOWN {
+                    return self.put_new(cell, entry, number);
+                }
+                registers.codes[cell] = after;
+                let list = &mut registers.cells[cell];
+                match list.get_mut(n as usize) {
+                    Some(old) => old.wants.join(entry.wants),
+                    None => {
+                        list.push(entry);
+                        registers.summarise(cell);
+                    }
+                }
             }
             Op::Want {
                 spot,
-                offset,
-                len,
                 who,
                 by,
+                mut trace,
             } => {
-                let addr = self.address(spot, offset);
-                let wants = Wants::one(who, self.shown(by).step);
-                self.slicer.memory.add(addr, len, wants, Each(false));
+                let (addr, len) = (self.address(spot), u64::from(spot.len));
+                let step = self.step(by);
+                let memory = &mut self.slicer.memory;
+                if !memory.want(addr, len, who, step, &mut trace)
+                    && let Op::Want { trace: known, .. } = &mut self.quick.ops[number]
+                {
+                    *known = trace;
+                }
             }
             Op::Pass {
                 spot,
-                offset,
                 who,
                 from,
-                base,
                 bytes,
-                len,
             } => {
-                let (wants, at) = self.value(from, who);
-                let addr = self.address(spot, offset);
-                let base = at.wrapping_add(base);
+                let (wants, base) = self.value(from, who);
+                let addr = self.address(spot);
                 let took = Took {
                     at: 0,
-                    len: u64::from(len),
+                    len: u64::from(spot.len),
                     entry: Entry { wants, base, bytes },
                 };
                 self.slicer.memory.pass(addr, &took, Each(false));
             }
+            Op::Final {
+                who,
+                from,
+                bytes,
+                base,
+            } => {
+                let (mut wants, at) = self.value(from, who);
+                wants.who = who;
+                let base = at.wrapping_add(base);
+                self.quick.entries.push(Entry { wants, base, bytes });
+            }
+            Op::End {
+                cell,
+                first,
+                n,
+                code,
+            } => {
+                let list = &self.quick.entries[first as usize..(first + n) as usize];
+                let registers = &mut self.slicer.registers[self.slicer.now].1;
+                let to = &mut registers.cells[cell as usize];
+                to.clear();
+                to.extend_from_slice(list);
+                registers.codes[cell as usize] = code;
+                registers.summarise(cell as usize);
+            }
             Op::Ask {
-                frame,
                 set,
                 first,
                 n,
-                distinct,
+                code,
             } => {
-                let frame = self.scene.frame(frame);
+                let frame = self.scene.frame(0);
                 let step = self.scene.item.step;
-                let hidden = &self.hidden;
+                let (hidden, kept) = (&self.hidden, &self.quick.kept);
                 let list = &self.quick.askers[first as usize..(first + n) as usize];
                 let askers = list.iter().map(|&(who, by)| match by {
                     Operand::Own(i) => Wants::one(who, step + u64::from(i)),
                     Operand::Hidden(k) => Wants::one(who, hidden[k as usize].node.step),
-                    _ => unreachable!("only instructions ask"),
+                    Operand::Kept(n) => kept[n as usize].entry.wants,
+                    _ => unreachable!("those who asked before have their answers"),
                 });
-                self.slicer.asked.ask_all(frame, set, askers, distinct);
+                self.slicer.asked.ask_all(frame, set, askers, code);
             }
             Op::Count(what) => {
                 let shown = Shown {
@@ -205,62 +260,66 @@ impl<E: Edges> Run<'_, '_, E> {
 
     /// `memory` is why, unless another reason is known.
     #[inline]
-    fn edge(&mut self, number: u32, wants: Wants, to: Node, memory: Kind) {
+    fn edge(
+        &mut self,
+        number: u32,
+        wants: Wants,
+        to: Operand,
+        itself: bool,
+        memory: impl FnOnce(&[(u64, u64)]) -> Kind,
+    ) {
         let mut times = u64::from(wants.times);
         if number == NO_EDGE {
             return;
         }
-        let everybody = &self.slicer.everybody;
-        if wants.earliest == to.step && everybody.get(wants.who).pc == to.pc {
+        let to_step = self.step(to);
+        if itself && wants.earliest == to_step {
             // Inside one call of a library.
             times -= 1;
         }
         if times == 0 {
             return;
         }
-        let merged = self.slicer.edges.merged().expect("dependences by number");
         let step = wants.latest;
-        merged.add_one(number, (step, to.step), times, || {
+        let (form, hidden) = (self.form, &self.hidden);
+        let (everybody, pieces) = (&self.slicer.everybody, &self.quick.pieces);
+        let merged = self.slicer.edges.merged().expect("dependences by number");
+        merged.add_one(number, (step, to_step), times, || {
+            let to = Node {
+                step: to_step,
+                pc: pc_of(form, hidden, to),
+            };
             let who = everybody.get(wants.who);
             let kind = match who.why {
                 Why::Register(r) => Kind::Register(r),
                 Why::Control => Kind::Control,
-                Why::Memory => memory,
+                Why::Memory => memory(pieces),
             };
             let from = Node { step, pc: who.pc };
             Edge { from, to, kind }
         });
     }
 
-    /// What is wanted of registers from now on.
-    pub(crate) fn finish(&mut self, from: u32, to: u32) {
-        // All are read before one is changed.
-        let mut entries = std::mem::take(&mut self.quick.entries);
-        entries.clear();
-        for end in from..to {
-            let (first, last) = self.quick.ends[end as usize].range;
-            for n in first..last {
-                let f = self.quick.finals[n as usize];
-                let (mut wants, base) = self.value(f.from, f.who);
-                wants.who = f.who;
-                entries.push(Entry {
-                    wants,
-                    base: base.wrapping_add(f.base),
-                    bytes: f.bytes,
-                });
-            }
-        }
-        let mut at = 0;
+    /// Puts somebody into a cell of registers, and remembers how.
+    fn put_new(&mut self, cell: usize, entry: Entry, number: usize) {
         let registers = self.slicer.registers();
-        for end in &self.quick.ends[from as usize..to as usize] {
-            let n = (end.range.1 - end.range.0) as usize;
-            let cell = &mut registers.cells[end.cell as usize];
-            cell.clear();
-            cell.extend_from_slice(&entries[at..at + n]);
-            registers.codes[end.cell as usize] = end.code;
-            registers.summarise(end.cell as usize);
-            at += n;
+        let before = self.quick.cell_code(registers, cell);
+        let same = |e: &Entry| e.wants.who == entry.wants.who && e.bytes == entry.bytes;
+        let n = registers.cells[cell].iter().position(same);
+        let n = n.unwrap_or(registers.cells[cell].len()) as u32;
+        registers.put(cell as u64, entry, &mut Each(false));
+        registers.summarise(cell);
+        let after = self.quick.cell_code(registers, cell);
+        if before != TOO_MANY
+            && after != TOO_MANY
+            && let Op::Put {
+                before: b,
+                after: a,
+                n: at,
+                ..
+            } = &mut self.quick.ops[number]
+        {
+            (*b, *a, *at) = (before, after, n);
         }
-        self.quick.entries = entries;
     }
 }

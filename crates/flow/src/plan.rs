@@ -83,7 +83,12 @@ pub struct Values<'a> {
 impl Values<'_> {
     #[inline]
     pub fn get(&self, t: Term) -> u64 {
-        let base = match t.slot {
+        self.slot(t.slot).wrapping_add_signed(t.offset)
+    }
+
+    #[inline]
+    pub(crate) fn slot(&self, slot: u8) -> u64 {
+        match slot {
             slot::ZERO => 0,
             slot::RSP => self.rsp,
             slot::RBP => self.rbp,
@@ -94,8 +99,7 @@ impl Values<'_> {
                     None => 0,
                 }
             }
-        };
-        base.wrapping_add_signed(t.offset)
+        }
     }
 }
 
@@ -178,42 +182,34 @@ impl Spot {
     }
 }
 
-/// The address of a [`Spot`], quicker where it is no more than a sum.
-pub(crate) struct Address {
-    base: Term,
-    index: Term,
-    scale: u64,
-    displacement: u64,
-    /// Where it is more.
-    spot: Option<Box<Spot>>,
+/// An address that is a sum of two slots of a record.
+pub(crate) struct Sum {
+    pub(crate) base: u8,
+    pub(crate) index: u8,
+    pub(crate) scale: u8,
+    pub(crate) at: u64,
 }
 
-impl Address {
-    pub(crate) fn of(spot: &Spot) -> Self {
+impl Spot {
+    /// The address, where it is no more than a sum.
+    pub(crate) fn sum(&self) -> Option<Sum> {
         const NONE: Term = Term {
             slot: slot::ZERO,
             offset: 0,
         };
-        let a = &spot.access.address;
-        let sum = spot.bit.is_none() && !a.narrow && a.segment != Some(Segment::Fs);
-        Address {
-            base: spot.base.unwrap_or(NONE),
-            index: spot.index.unwrap_or(NONE),
-            scale: u64::from(a.scale),
-            displacement: a.displacement,
-            spot: (!sum).then(|| Box::new(*spot)),
+        let a = &self.access.address;
+        if self.bit.is_some() || a.narrow || a.segment == Some(Segment::Fs) {
+            return None;
         }
-    }
-
-    #[inline]
-    pub(crate) fn get(&self, v: &Values<'_>) -> u64 {
-        match &self.spot {
-            Some(spot) => spot.address(v),
-            None => self
-                .displacement
-                .wrapping_add(v.get(self.base))
-                .wrapping_add(v.get(self.index).wrapping_mul(self.scale)),
-        }
+        let (base, index) = (self.base.unwrap_or(NONE), self.index.unwrap_or(NONE));
+        let scaled = (index.offset as u64).wrapping_mul(u64::from(a.scale));
+        let at = a.displacement.wrapping_add(base.offset as u64);
+        Some(Sum {
+            base: base.slot,
+            index: index.slot,
+            scale: a.scale,
+            at: at.wrapping_add(scaled),
+        })
     }
 }
 

@@ -536,10 +536,15 @@ impl Roll {
 
     /// The same for what was before `step`, or a little after.
     pub fn backward_from(&self, step: u64, mut f: impl FnMut(&View<'_>, &Item) -> bool) {
-        let end = self.chunks.partition_point(|c| c.start.step < step);
-        self.visit((0..end).rev(), |view, items| {
+        self.chunks_from(step, |view, items| {
             items.iter().rev().all(|item| f(view, item))
         });
+    }
+
+    /// The same by chunk: all that is in one, from the last chunk to the first.
+    pub(crate) fn chunks_from(&self, step: u64, f: impl FnMut(&View<'_>, &[Item]) -> bool) {
+        let end = self.chunks.partition_point(|c| c.start.step < step);
+        self.visit((0..end).rev(), f);
     }
 
     /// Walks everything from the first to the last.

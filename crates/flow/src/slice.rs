@@ -27,15 +27,16 @@ use tape::{Event, Stretch, Term};
 
 use crate::asked::{Asked, SetId};
 use crate::codes::{Codes, InsnId};
+use crate::memory::Memory;
 use crate::plan::{Plan, Spot, Step, Values};
-use crate::quick::{Quick, Scene};
+use crate::quick::Quick;
 use crate::reader::FrameId;
 use crate::roll::{Item, Roll, View, What};
 use crate::step::{Piece, Room, State, step};
 use crate::terms::{
     Controls, Criterion, Edge, Edges, Kind, Node, OUTSIDE, Omission, Options, Times,
 };
-use crate::wanted::{Each, Everybody, Memory, Registers, Taken, Took, Wants, Why};
+use crate::wanted::{Each, Everybody, Registers, Taken, Took, Wants, Why};
 
 /// A slice in the making.
 pub struct Slicer<'a, E> {
@@ -45,8 +46,8 @@ pub struct Slicer<'a, E> {
     pub(crate) options: Options,
     pub(crate) everybody: Everybody,
     /// By thread; `now` is the one at hand.
-    registers: Vec<(u32, Registers)>,
-    now: usize,
+    pub(crate) registers: Vec<(u32, Registers)>,
+    pub(crate) now: usize,
     pub(crate) memory: Memory,
     /// Registers wanted after a handler returned, which come from before the signal.
     interrupted: FxHashMap<u32, Vec<Registers>>,
@@ -64,7 +65,7 @@ pub struct Slicer<'a, E> {
     /// What the library code of a call is shown as: of the call that was looked at last.
     hidden: Option<(FrameId, Shown)>,
     pub edges: E,
-    pub(crate) quick: Option<Box<Quick>>,
+    pub(crate) quick: Option<Box<Quick<'a>>>,
     room: Room<Wants>,
     pub(crate) taken: Taken,
     pub(crate) answered: Vec<Wants>,
@@ -110,7 +111,7 @@ impl<'a, E: Edges> Slicer<'a, E> {
         controls: &'a mut dyn Controls,
         edges: E,
     ) -> Self {
-        let n = codes.instructions();
+        let (n, eager) = (codes.instructions(), options.eager);
         Slicer {
             codes,
             controls,
@@ -130,7 +131,7 @@ impl<'a, E: Edges> Slicer<'a, E> {
             squashed: BTreeSet::new(),
             hidden: None,
             edges,
-            quick: Some(Quick::new(codes.len())),
+            quick: Some(Quick::new(codes.len(), eager)),
             room: Room::default(),
             taken: Vec::new(),
             answered: Vec::new(),
@@ -157,10 +158,16 @@ impl<'a, E: Edges> Slicer<'a, E> {
     /// Walks a roll backward, as long as `go_on` says so.
     pub fn walk(&mut self, roll: &Roll, go_on: impl Fn() -> bool) {
         let mut since = 0;
-        roll.backward_from(self.criterion.step, |view, item| {
-            self.item(view, item);
-            since = (since + 1) % 1024;
-            since != 0 || go_on() && !self.is_done(item.step)
+        roll.chunks_from(self.criterion.step, |view, items| {
+            let mut left = items;
+            while let Some(last) = left.last() {
+                left = &left[..left.len() - self.last(view, left)];
+                since = (since + 1) % 1024;
+                if since == 0 && (!go_on() || self.is_done(last.step)) {
+                    return false;
+                }
+            }
+            true
         });
         self.settle();
     }
@@ -249,9 +256,11 @@ impl<'a, E: Edges> Slicer<'a, E> {
         shown
     }
 
-    fn item(&mut self, view: &View<'_>, item: &Item) {
+    /// Goes through the last of these, and perhaps some before it; how many that were.
+    fn last(&mut self, view: &View<'_>, items: &[Item]) -> usize {
+        let item = items.last().expect("there is one left");
         if item.step >= self.criterion.step {
-            return;
+            return 1;
         }
         let (from, to) = self.options.window.unwrap_or((0, u64::MAX));
         match item.what {
@@ -271,7 +280,7 @@ impl<'a, E: Edges> Slicer<'a, E> {
                 let values = view.values(&record);
                 let end = item.step + executed as u64;
                 if self.started && (end <= from || item.step >= to) {
-                    return;
+                    return 1;
                 }
                 let whole = end <= self.criterion.step;
                 if !self.started {
@@ -294,21 +303,15 @@ impl<'a, E: Edges> Slicer<'a, E> {
                     && !arrives
                     && !self.interesting(plan, executed, &values, item, first_frame)
                 {
-                    return;
+                    return 1;
                 }
                 let inside = item.step >= from && end <= to && whole;
                 if inside && !arrives && !E::EACH && !self.has_root(item.step, end) {
-                    let scene = Scene {
-                        view,
-                        item,
-                        plan,
-                        executed,
-                        values,
-                        shape: record.shape,
-                        first_frame,
-                    };
-                    if self.quickly(&scene) {
-                        return;
+                    let done = self.quickly(view, items, from.max(self.last_root(end)));
+                    if done > 0 {
+                        let first = &items[items.len() - done];
+                        self.later = Some((first.thread, first.frame));
+                        return done;
                     }
                 }
                 for i in (0..executed).rev() {
@@ -338,6 +341,13 @@ impl<'a, E: Edges> Slicer<'a, E> {
                 }
             }
         }
+        1
+    }
+
+    /// The step after the last root before `step`.
+    fn last_root(&self, step: u64) -> u64 {
+        let n = self.criterion.roots.partition_point(|r| *r < step);
+        n.checked_sub(1).map_or(0, |n| self.criterion.roots[n] + 1)
     }
 
     /// A quick look: does the record have anything to do with the slice?

@@ -65,8 +65,19 @@ impl Edges for Vec<Edge> {
 #[derive(Default)]
 pub struct Merged {
     numbers: FxHashMap<u64, u32>,
-    list: Vec<Joined>,
-    pub count: u64,
+    tallies: Vec<Tally>,
+    /// By number, the latest.
+    edges: Vec<Edge>,
+}
+
+/// How often there is a dependence.
+#[derive(Clone, Copy)]
+struct Tally {
+    times: u64,
+    /// Where the latest begins.
+    latest: u64,
+    /// The one that was found last, which may come again for other bytes.
+    last: (u64, u64),
 }
 
 /// Dependences between two instructions for one reason.
@@ -75,35 +86,40 @@ pub struct Joined {
     /// The latest.
     pub edge: Edge,
     pub times: u64,
-    /// The one that was found last, which may come again for other bytes.
-    last: (u64, u64),
 }
 
-const NOTHING: Joined = Joined {
-    edge: Edge {
-        from: OUTSIDE,
-        to: OUTSIDE,
-        kind: Kind::Control,
-    },
-    times: 0,
-    last: (u64::MAX, u64::MAX),
-};
-
 impl Merged {
-    pub fn iter(&self) -> impl Iterator<Item = &Joined> {
-        self.list.iter().filter(|j| j.times > 0)
+    pub fn iter(&self) -> impl Iterator<Item = Joined> {
+        let all = self.tallies.iter().zip(&self.edges);
+        all.filter(|(t, _)| t.times > 0).map(|(t, edge)| Joined {
+            edge: *edge,
+            times: t.times,
+        })
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> u64 {
+        self.tallies.iter().map(|t| t.times).sum()
     }
 
     /// The number of a key.
     pub(crate) fn number(&mut self, key: u64) -> u32 {
         *self.numbers.entry(key).or_insert_with(|| {
-            self.list.push(NOTHING);
-            self.list.len() as u32 - 1
+            self.tallies.push(Tally {
+                times: 0,
+                latest: 0,
+                last: (u64::MAX, u64::MAX),
+            });
+            self.edges.push(Edge {
+                from: OUTSIDE,
+                to: OUTSIDE,
+                kind: Kind::Control,
+            });
+            self.edges.len() as u32 - 1
         })
     }
 
-    /// Adds a dependence by the number of its key; `edge` says which it is in full. Whether it was a
-    /// new one.
+    /// Adds a dependence by the number of its key; `edge` says which it is in full.
     #[inline]
     pub(crate) fn add_one(
         &mut self,
@@ -111,24 +127,22 @@ impl Merged {
         (from, to): (u64, u64),
         times: u64,
         edge: impl FnOnce() -> Edge,
-    ) -> bool {
-        let known = &mut self.list[number as usize];
-        if known.last == (from, to) {
-            return false;
+    ) {
+        let tally = &mut self.tallies[number as usize];
+        if tally.last == (from, to) {
+            return;
         }
-        known.last = (from, to);
-        if known.times == 0 || from > known.edge.from.step {
-            known.edge = edge();
+        tally.last = (from, to);
+        if tally.times == 0 || from > tally.latest {
+            tally.latest = from;
+            self.edges[number as usize] = edge();
         }
-        known.times += times;
-        self.count += times;
-        true
+        tally.times += times;
     }
 
     /// The same dependence again so many times, earlier.
     pub(crate) fn again(&mut self, number: u32, times: u64) {
-        self.list[number as usize].times += times;
-        self.count += times;
+        self.tallies[number as usize].times += times;
     }
 }
 
@@ -197,6 +211,8 @@ pub struct Options {
     /// Each instruction is looked at by itself, also where the same was seen before. That takes longer
     /// and finds the same.
     pub plain: bool,
+    /// What was seen twice counts as seen often, which takes longer and finds the same.
+    pub eager: bool,
 }
 
 /// How often an instruction is in the slice.

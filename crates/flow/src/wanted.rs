@@ -1,4 +1,5 @@
-//! What a backward walk still looks for: bytes of registers and memory, and who wants them.
+//! What a backward walk still looks for: who wants which bytes. Of registers here, of memory in
+//! [`crate::memory`].
 
 use image::effects::RegRange;
 use rustc_hash::FxHashMap;
@@ -39,9 +40,10 @@ impl Everybody {
             Why::Memory => u32::MAX,
             Why::Control => u32::MAX - 1,
         };
+        let memory = WhoId::from(who.why == Why::Memory);
         *self.numbers.entry((id, code)).or_insert_with(|| {
             self.list.push(who);
-            self.list.len() as WhoId - 1
+            (self.list.len() as WhoId - 1) << 1 | memory
         })
     }
 
@@ -52,8 +54,13 @@ impl Everybody {
     }
 
     pub(crate) fn get(&self, who: WhoId) -> Who {
-        self.list[who as usize]
+        self.list[who as usize >> 1]
     }
+}
+
+/// Whether it is memory that somebody wants: the numbers tell.
+pub(crate) fn wants_memory(who: WhoId) -> bool {
+    who & 1 != 0
 }
 
 /// Executions of an instruction that want the same; the walk meets the latest first.
@@ -201,7 +208,7 @@ pub(crate) fn pieces(addr: u64, len: u64) -> impl Iterator<Item = (u64, u8)> {
 }
 
 /// The bits of the part of cell `n` that lies in `[addr, addr + len)`.
-fn part(n: u64, addr: u64, len: u64) -> u8 {
+pub(crate) fn part(n: u64, addr: u64, len: u64) -> u8 {
     let begin = addr.saturating_sub(n * 8).min(8);
     let end = addr.wrapping_add(len).saturating_sub(n * 8).min(8);
     ((1u16 << end) - (1u16 << begin)) as u8
@@ -221,7 +228,7 @@ pub(crate) fn runs(mut bits: u8) -> impl Iterator<Item = (u64, u64)> {
 }
 
 /// Takes what is wanted of `bytes` out of a cell; `at` is the offset of the cell's first byte.
-fn take<W: Wish>(cell: &mut Cell<W>, bytes: u8, at: i64, out: &mut Taken<W>) {
+pub(crate) fn take<W: Wish>(cell: &mut Cell<W>, bytes: u8, at: i64, out: &mut Taken<W>) {
     cell.retain(|entry| {
         let wanted = entry.bytes & bytes;
         entry.bytes &= !wanted;
@@ -337,123 +344,5 @@ impl<W: Wish> Registers<W> {
 
     pub(crate) fn is_empty(&self) -> bool {
         self.mask == 0
-    }
-}
-
-const FILTER: usize = 1 << 14;
-
-/// Wanted bytes of memory.
-pub(crate) struct Memory {
-    cells: FxHashMap<u64, Cell>,
-    /// How many wanted cells have this hash: most stores are of no interest, and this says so.
-    filter: Box<[u32; FILTER]>,
-}
-
-fn hash(n: u64) -> usize {
-    (n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 50) as usize
-}
-
-impl Memory {
-    pub(crate) fn new() -> Self {
-        Memory {
-            cells: FxHashMap::default(),
-            filter: Box::new([0; FILTER]),
-        }
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.cells.is_empty()
-    }
-
-    fn cell(&mut self, n: u64) -> &mut Cell {
-        self.cells.entry(n).or_insert_with(|| {
-            self.filter[hash(n)] += 1;
-            Cell::new()
-        })
-    }
-
-    pub(crate) fn add(&mut self, addr: u64, len: u64, wants: Wants, mut each: Each) {
-        if len
-            .checked_sub(1)
-            .and_then(|l| addr.checked_add(l))
-            .is_none()
-        {
-            return;
-        }
-        for (n, bytes) in pieces(addr, len) {
-            let base = n * 8;
-            put(self.cell(n), Entry { wants, base, bytes }, &mut each);
-        }
-    }
-
-    /// What was wanted of other bytes is wanted of those at `addr`.
-    pub(crate) fn pass(&mut self, addr: u64, took: &Took, mut each: Each) {
-        spread(took, addr, |n, entry| {
-            put(self.cell(n), entry, &mut each);
-        });
-    }
-
-    /// The cells in which `[addr, addr + len)` is, as far as something of them is wanted: number, contents, and
-    /// the bits in question.
-    #[inline]
-    pub(crate) fn wanted(&self, addr: u64, len: u64) -> impl Iterator<Item = (u64, &Cell, u8)> {
-        pieces(addr, len).filter_map(|(n, bytes)| {
-            if self.filter[hash(n)] == 0 {
-                return None;
-            }
-            self.cells.get(&n).map(|cell| (n, cell, bytes))
-        })
-    }
-
-    /// Perhaps something in `[addr, addr + len)` is wanted.
-    #[inline]
-    pub(crate) fn maybe(&self, addr: u64, len: u64) -> bool {
-        let (first, last) = (addr / 8, addr.wrapping_add(len.max(1) - 1) / 8);
-        if last.wrapping_sub(first) > 64 {
-            return !self.cells.is_empty();
-        }
-        (first..=last).any(|n| self.filter[hash(n)] != 0)
-    }
-
-    /// Who wants something of this; it stays wanted.
-    pub(crate) fn peek(&self, addr: u64, len: u64, out: &mut Vec<Wants>) {
-        for n in addr / 8..=addr.saturating_add(len.max(1) - 1) / 8 {
-            let bytes = part(n, addr, len);
-            let entries = self.cells.get(&n).into_iter().flatten();
-            out.extend(entries.filter(|e| e.bytes & bytes != 0).map(|e| e.wants));
-        }
-    }
-
-    pub(crate) fn take(&mut self, addr: u64, len: u64, out: &mut Taken) {
-        if len == 0 || self.cells.is_empty() {
-            return;
-        }
-        let last = addr.saturating_add(len - 1) / 8;
-        if (last - addr / 8) as usize > self.cells.len() {
-            let inside = |n: &&u64| (addr / 8..=last).contains(*n);
-            let list: Vec<u64> = self.cells.keys().filter(inside).copied().collect();
-            for n in list {
-                self.take_cell(n, addr, len, out);
-            }
-        } else {
-            for n in addr / 8..=last {
-                self.take_cell(n, addr, len, out);
-            }
-        }
-    }
-
-    fn take_cell(&mut self, n: u64, addr: u64, len: u64, out: &mut Taken) {
-        if self.filter[hash(n)] == 0 {
-            return;
-        }
-        let Some(cell) = self.cells.get_mut(&n) else {
-            return;
-        };
-        let at = (n * 8).wrapping_sub(addr) as i64;
-        take(cell, part(n, addr, len), at, out);
-        if cell.is_empty() {
-            self.cells.remove(&n);
-            self.filter[hash(n)] -= 1;
-        }
     }
 }
