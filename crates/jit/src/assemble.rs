@@ -11,7 +11,7 @@ use iced_x86::code_asm::*;
 
 use crate::anchors::{self, Anchor, MOST_FORGOTTEN, Near};
 use crate::cell::{Arith, DIFFERENCE};
-use crate::run::{BEFORE, END, FAILED, RETURN, at};
+use crate::run::{ASK, BEFORE, END, FAILED, RETURN, at};
 use crate::shadow::{CHUNK, CHUNK_BITS, TOP};
 use crate::ways::{FIRST_VALUE, FS, Kind, Op, Quick, Way};
 
@@ -22,6 +22,8 @@ const TELLING: u64 = !0 << 18;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Exits {
     pub(crate) enter: u64,
+    /// The way in after a question.
+    pub(crate) go_on: u64,
     pub(crate) end: u64,
     pub(crate) before: u64,
     leave: u64,
@@ -73,8 +75,26 @@ pub(crate) fn fixed(ip: u64) -> Result<Fixed, IcedError> {
         a.mov(r14, field(at::RBP))?;
         dispatch(a, end, before)
     })?;
+    let go_on = put(&mut |a| {
+        for register in saved {
+            a.push(register)?;
+        }
+        a.sub(rsp, 8)?;
+        a.mov(rbx, rdi)?;
+        a.mov(rbp, rsi)?;
+        a.mov(r12, rdx)?;
+        a.mov(r15, rcx)?;
+        a.mov(r13, field(at::RSP))?;
+        a.mov(r14, field(at::RBP))?;
+        for (n, anchor) in ANCHORS.into_iter().enumerate() {
+            a.mov(anchor, field(at::KEPT + 8 * n))?;
+        }
+        a.mov(rax, field(at::ANSWER))?;
+        a.jmp(field(at::RESUME))
+    })?;
     let exits = Exits {
         enter,
+        go_on,
         end,
         before,
         leave,
@@ -162,6 +182,12 @@ enum Late {
     Forget { len: u32, back: CodeLabel },
     /// rax and rcx are both of a block.
     Arith { kind: Arith, back: CodeLabel },
+    /// It is not known what a pointer to the variable at rcx is; whoever runs the code says it in rax.
+    Ask {
+        variable: u32,
+        insn: u8,
+        back: CodeLabel,
+    },
 }
 
 struct Maker<'a> {
@@ -319,6 +345,22 @@ impl<'a> Maker<'a> {
                 call(a, at::ARITHMETIC)?;
                 a.jmp(back)
             }
+            Late::Ask {
+                variable,
+                insn,
+                back,
+            } => {
+                a.mov(field(at::ADDRESS), rcx)?;
+                a.mov(dword_ptr(rbx + at::ASKED), variable)?;
+                a.mov(dword_ptr(rbx + at::INSN), u32::from(insn))?;
+                a.lea(rax, ptr(back))?;
+                a.mov(field(at::RESUME), rax)?;
+                for (n, anchor) in ANCHORS.into_iter().enumerate() {
+                    a.mov(field(at::KEPT + 8 * n), anchor)?;
+                }
+                a.mov(eax, ASK)?;
+                a.jmp(self.exits.leave)
+            }
         }
     }
 
@@ -398,6 +440,7 @@ impl<'a> Maker<'a> {
                 self.a.mov(rax, op.cell.0)?;
                 return self.a.mov(unit(op.value), rax);
             }
+            Kind::Variable => return self.variable(op),
             _ => {}
         }
         let near = anchors::near(&self.anchors, op);
@@ -680,6 +723,25 @@ impl<'a> Maker<'a> {
             }
         }
         self.a.mov(unit(op.value), rax)
+    }
+
+    fn variable(&mut self, op: &Op) -> Result<(), IcedError> {
+        let mut back = self.a.create_label();
+        let (variable, insn) = (op.checked, op.insn);
+        let late = self.late(Late::Ask {
+            variable,
+            insn,
+            back,
+        });
+        self.address(op)?;
+        let at = 16 * variable as i32;
+        let a = &mut self.a;
+        a.mov(rax, field(at::VARIABLES))?;
+        a.cmp(rcx, qword_ptr(rax + at))?;
+        a.mov(rax, qword_ptr(rax + (at + 8)))?;
+        a.jne(late)?;
+        a.set_label(&mut back)?;
+        a.mov(unit(op.value), rax)
     }
 
     fn select(&mut self, op: &Op) -> Result<(), IcedError> {

@@ -9,7 +9,7 @@ use crate::assemble::{self, Exits, Fixed};
 use crate::cell::{Arith, BlockId, Bounds, Cell, NONE, arithmetic};
 use crate::region::Region;
 use crate::shadow::Shadow;
-use crate::ways::{LONGEST, ROOM, Way};
+use crate::ways::{Kind, LONGEST, ROOM, Variable, Way};
 
 /// What is known of a thread's registers, and what code needs at hand.
 #[repr(C)]
@@ -37,6 +37,15 @@ pub struct Registers {
     bounds: *const Bounds,
     blocks: u64,
     memory: *mut Shadow,
+    variables: *const Variable,
+    /// A question: which variable, at which address, and for which instruction.
+    address: u64,
+    asked: u32,
+    insn: u32,
+    answer: Cell,
+    /// Where the code that asked goes on, and what it works on.
+    resume: u64,
+    kept: [u64; 4],
     part: usize,
     store: usize,
     forget: usize,
@@ -65,6 +74,13 @@ impl Default for Registers {
             bounds: std::ptr::null(),
             blocks: 0,
             memory: std::ptr::null_mut(),
+            variables: std::ptr::null(),
+            address: 0,
+            asked: 0,
+            insn: 0,
+            answer: Cell::PLAIN,
+            resume: 0,
+            kept: [0; 4],
             part: part as *const () as usize,
             store: store as *const () as usize,
             forget: forget as *const () as usize,
@@ -91,6 +107,13 @@ pub(crate) mod at {
     pub(crate) const TABLE: usize = offset_of!(Registers, table);
     pub(crate) const BOUNDS: usize = offset_of!(Registers, bounds);
     pub(crate) const BLOCKS: usize = offset_of!(Registers, blocks);
+    pub(crate) const VARIABLES: usize = offset_of!(Registers, variables);
+    pub(crate) const ADDRESS: usize = offset_of!(Registers, address);
+    pub(crate) const ASKED: usize = offset_of!(Registers, asked);
+    pub(crate) const INSN: usize = offset_of!(Registers, insn);
+    pub(crate) const ANSWER: usize = offset_of!(Registers, answer);
+    pub(crate) const RESUME: usize = offset_of!(Registers, resume);
+    pub(crate) const KEPT: usize = offset_of!(Registers, kept);
     pub(crate) const PART: usize = offset_of!(Registers, part);
     pub(crate) const STORE: usize = offset_of!(Registers, store);
     pub(crate) const FORGET: usize = offset_of!(Registers, forget);
@@ -121,8 +144,23 @@ pub struct Stopped {
 pub(crate) const END: u32 = 0;
 pub(crate) const BEFORE: u32 = 1;
 pub(crate) const RETURN: u32 = 2;
+/// A question has to be answered before it goes on.
+pub(crate) const ASK: u32 = 3;
 /// And the number of the instruction.
 pub(crate) const FAILED: u32 = 256;
+
+/// What code works on that grows while it runs.
+pub trait Keeper {
+    /// Where pointers into each block may lead.
+    fn bounds(&self) -> &[Bounds];
+
+    /// Where each variable of the function that runs is, by number.
+    fn variables(&self) -> &[Variable];
+
+    /// A pointer is made to this variable at this address, which is not in the list, so many instructions after
+    /// the code began: what is known of it, and from which return on returns are of interest.
+    fn variable(&mut self, address: u64, number: u32, steps: u64) -> (Cell, u64);
+}
 
 /// The code of all shapes.
 pub struct Code {
@@ -131,6 +169,8 @@ pub struct Code {
     /// The code of each shape: to follow what is known, and to follow only where the stack is.
     open: Vec<u64>,
     closed: Vec<u64>,
+    /// Variables that it knows by number.
+    variables: usize,
 }
 
 type Enter = extern "sysv64" fn(*mut Registers, *const u8, *const u64, *mut u64) -> u32;
@@ -146,6 +186,7 @@ impl Code {
             exits,
             open: Vec::new(),
             closed: Vec::new(),
+            variables: 0,
         })
     }
 
@@ -164,6 +205,9 @@ impl Code {
             && let Some(at) = self.put(|ip, exits| assemble::open(way, shape, ip, exits))
         {
             self.open[shape as usize] = at;
+            for op in way.ops.iter().filter(|o| o.kind == Kind::Variable) {
+                self.variables = self.variables.max(op.checked as usize + 1);
+            }
         }
         if let Some(at) = self.put(|ip, exits| assemble::closed(way, shape, ip, exits)) {
             self.closed[shape as usize] = at;
@@ -185,7 +229,7 @@ impl Code {
         &self,
         registers: &mut Registers,
         memory: &mut Shadow,
-        bounds: &[Bounds],
+        keeper: &mut dyn Keeper,
         closed: bool,
         records: &[u8],
         at: usize,
@@ -195,8 +239,6 @@ impl Code {
         registers.shapes = table.len() as u32;
         registers.table = table.as_ptr();
         registers.steps = 0;
-        registers.bounds = bounds.as_ptr();
-        registers.blocks = bounds.len() as u64;
         let mut stopped = Stopped {
             why: Stop::End,
             at,
@@ -204,7 +246,7 @@ impl Code {
         };
         let far = end.min(records.len().saturating_sub(LONGEST));
         if at < far {
-            self.go(registers, memory, records, far, &mut stopped);
+            self.go(registers, memory, keeper, records, far, &mut stopped);
         }
         // The last ones are taken to where there is room behind them.
         if stopped.why == Stop::End && stopped.at < end {
@@ -212,7 +254,7 @@ impl Code {
             let last = &records[stopped.at..end];
             room[..last.len()].copy_from_slice(last);
             let before = std::mem::take(&mut stopped.at);
-            self.go(registers, memory, &room, last.len(), &mut stopped);
+            self.go(registers, memory, keeper, &room, last.len(), &mut stopped);
             stopped.at += before;
         }
         stopped.steps = registers.steps;
@@ -224,21 +266,38 @@ impl Code {
         &self,
         registers: &mut Registers,
         memory: &mut Shadow,
+        keeper: &mut dyn Keeper,
         records: &[u8],
         end: usize,
         stopped: &mut Stopped,
     ) {
         assert!(stopped.at <= end && end + LONGEST <= records.len());
         let range = records.as_ptr_range();
-        let (top, first) = (memory.top(), memory.first());
-        registers.end = range.start.wrapping_add(end);
-        registers.memory = memory;
-        // SAFETY: the code there was made for this signature, and by `assemble`, which sees to it that only what
-        // was set above and by the caller is touched: records that begin before their end, units below ROOM,
-        // bounds below their number, and cells of chunks that the table knows.
-        let why = unsafe {
-            let enter: Enter = std::mem::transmute(self.exits.enter as *const ());
-            enter(registers, range.start.add(stopped.at), top, first)
+        let mut enter = self.exits.enter;
+        let mut at = range.start.wrapping_add(stopped.at);
+        let why = loop {
+            let (bounds, variables) = (keeper.bounds(), keeper.variables());
+            assert!(variables.len() >= self.variables);
+            registers.bounds = bounds.as_ptr();
+            registers.blocks = bounds.len() as u64;
+            registers.variables = variables.as_ptr();
+            registers.end = range.start.wrapping_add(end);
+            registers.memory = memory;
+            // SAFETY: the code there was made for this signature, and by `assemble`, which sees to it that only what
+            // was set above and by the caller is touched: records that begin before their end, units below ROOM,
+            // bounds and variables below their number, and cells of chunks that the table knows. After a question
+            // it goes on where the code that asked has left off, at the same record.
+            let why = unsafe {
+                let enter: Enter = std::mem::transmute(enter as *const ());
+                enter(registers, at, memory.top(), memory.first())
+            };
+            if why != ASK {
+                break why;
+            }
+            (enter, at) = (self.exits.go_on, registers.record);
+            let steps = registers.steps + u64::from(registers.insn);
+            (registers.answer, registers.slot) =
+                keeper.variable(registers.address, registers.asked, steps);
         };
         stopped.at = registers.record as usize - range.start as usize;
         stopped.why = match why {
