@@ -522,12 +522,7 @@ impl<'a> Maker<'a> {
                 self.a.mov(rax, unit(op.value))?;
                 self.a.mov(qword_ptr(cell), rax)
             }
-            Kind::Forget => {
-                for n in 0..op.len / 8 {
-                    self.a.mov(qword_ptr(cell + 8 * n), 0xff)?;
-                }
-                Ok(())
-            }
+            Kind::Forget => self.unwrite(cell, op.len / 8),
             // Fewer bytes, of which nothing is known.
             _ => self.a.and(qword_ptr(cell), !bytes as i32 & 0xff),
         }
@@ -665,12 +660,25 @@ impl<'a> Maker<'a> {
             self.a.and(esi, CHUNK as i32 - 8)?;
             self.a.cmp(esi, CHUNK as i32 - op.len as i32)?;
             self.a.ja(late)?;
-            for n in 0..cells {
-                self.a.mov(qword_ptr(cell + 8 * n), 0xff)?;
-            }
+            self.unwrite(cell, cells)?;
         }
         self.a.set_label(&mut back)?;
         self.a.nop()
+    }
+
+    /// Cells in a row become unwritten, two at a time.
+    fn unwrite(&mut self, first: AsmMemoryOperand, cells: u32) -> Result<(), IcedError> {
+        let a = &mut self.a;
+        if cells > 1 {
+            a.movups(xmm0, xmmword_ptr(rbx + at::UNWRITTEN))?;
+        }
+        for n in 0..cells / 2 {
+            a.movups(xmmword_ptr(first + 16 * n), xmm0)?;
+        }
+        match cells % 2 {
+            0 => Ok(()),
+            _ => a.mov(qword_ptr(first + 8 * (cells - 1)), 0xff),
+        }
     }
 
     fn pointer(&mut self, op: &Op) -> Result<(), IcedError> {

@@ -11,12 +11,19 @@ use crate::region::Region;
 use crate::shadow::Shadow;
 use crate::ways::{Kind, LONGEST, ROOM, Variable, Way};
 
+/// Units before those of the x87 and mask registers.
+const APART: usize = 288;
+
 /// What is known of a thread's registers, and what code needs at hand.
 #[repr(C)]
 #[derive(Clone)]
 pub struct Registers {
     /// Units, and room for temporaries.
     pub units: [Cell; ROOM],
+    /// Words that are 4096 bytes apart are taken for the same by a CPU that has not yet written one and is to
+    /// read the other. What follows is used by all code, and must not be that far from units that are: with this
+    /// it is that far from those of the x87 and mask registers.
+    _apart: [u64; APART],
     /// Groups of units in which something may be unwritten.
     pub tainted: u64,
     /// Groups of which something may be known.
@@ -46,6 +53,8 @@ pub struct Registers {
     /// Where the code that asked goes on, and what it works on.
     resume: u64,
     kept: [u64; 4],
+    /// To make two cells unwritten at once.
+    unwritten: [Cell; 2],
     part: usize,
     store: usize,
     forget: usize,
@@ -59,6 +68,8 @@ impl Default for Registers {
     fn default() -> Registers {
         Registers {
             units: [Cell::PLAIN; ROOM],
+            _apart: [0; APART],
+            unwritten: [Cell::UNWRITTEN; 2],
             tainted: 0,
             telling: 0,
             rsp: 0,
@@ -114,6 +125,7 @@ pub(crate) mod at {
     pub(crate) const ANSWER: usize = offset_of!(Registers, answer);
     pub(crate) const RESUME: usize = offset_of!(Registers, resume);
     pub(crate) const KEPT: usize = offset_of!(Registers, kept);
+    pub(crate) const UNWRITTEN: usize = offset_of!(Registers, unwritten);
     pub(crate) const PART: usize = offset_of!(Registers, part);
     pub(crate) const STORE: usize = offset_of!(Registers, store);
     pub(crate) const FORGET: usize = offset_of!(Registers, forget);
