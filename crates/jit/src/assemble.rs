@@ -137,10 +137,13 @@ fn call(a: &mut CodeAssembler, routine: usize) -> Result<(), IcedError> {
 /// The code of a way.
 pub(crate) fn open(way: &Way, shape: u32, ip: u64, exits: &Exits) -> Result<Vec<u8>, IcedError> {
     let mut m = Maker::new(way, exits)?;
-    m.halves(way.reads, |m, part, mask| {
-        m.a.test(dword_ptr(rbx + (at::TAINTED + part)), mask)?;
-        m.a.jne(exits.before)
-    })?;
+    if way.reads | way.cleans != 0 {
+        let mut back = m.a.create_label();
+        let late = m.late(Late::Tainted { back });
+        m.a.cmp(field(at::TAINTED), 0)?;
+        m.a.jne(late)?;
+        m.a.set_label(&mut back)?;
+    }
     m.anchors = anchors::of(way);
     if !m.anchors.is_empty() {
         let mut plain = m.a.create_label();
@@ -174,6 +177,8 @@ enum Late {
     Out(u32),
     /// Bytes at rcx are looked at one by one. If all were written, it goes on with nothing known of them.
     Part { len: u32, insn: u8, back: CodeLabel },
+    /// Something is unwritten in some register; perhaps in none that is read.
+    Tainted { back: CodeLabel },
     /// Some bytes of the cell of rcx were never written, as esi says; perhaps not those that are read.
     Exact { len: u32, insn: u8, back: CodeLabel },
     /// Bytes at rcx get what is known of rsi.
@@ -226,9 +231,6 @@ impl<'a> Maker<'a> {
             self.a.mov(rax, unit(*value))?;
             self.a.mov(unit(*to), rax)?;
         }
-        self.halves(way.cleans, |m, part, mask| {
-            m.a.and(dword_ptr(rbx + (at::TAINTED + part)), !mask)
-        })?;
         self.halves(way.leaves & TELLING, |m, part, mask| {
             m.a.or(dword_ptr(rbx + (at::TELLING + part)), mask)
         })?;
@@ -243,7 +245,8 @@ impl<'a> Maker<'a> {
 
     /// On to the next record.
     fn next(&mut self, shape: u32) -> Result<(), IcedError> {
-        match (self.way.rsp, self.way.rbp) {
+        let moves = |q: Option<Quick>, from: u8| q.filter(|q| (q.at, q.offset) != (from, 0));
+        match (moves(self.way.rsp, 1), moves(self.way.rbp, 2)) {
             (Some(stack), Some(frame)) => {
                 self.quick(rax, stack)?;
                 self.quick(r14, frame)?;
@@ -299,8 +302,21 @@ impl<'a> Maker<'a> {
     }
 
     fn late_code(&mut self, late: Late) -> Result<(), IcedError> {
+        let way = self.way;
+        let before = self.exits.before;
         let a = &mut self.a;
         match late {
+            Late::Tainted { back } => {
+                self.halves(way.reads, |m, part, mask| {
+                    m.a.test(dword_ptr(rbx + (at::TAINTED + part)), mask)?;
+                    m.a.jne(before)
+                })?;
+                // Where the way is left in its middle, others find out what of this is still so.
+                self.halves(way.cleans, |m, part, mask| {
+                    m.a.and(dword_ptr(rbx + (at::TAINTED + part)), !mask)
+                })?;
+                self.a.jmp(back)
+            }
             Late::Out(why) => {
                 a.mov(eax, why)?;
                 a.jmp(self.exits.leave)

@@ -342,7 +342,8 @@ impl Machine {
         let codebase = self.codebase.clone();
         let codebase = codebase.lock().expect("nobody panics while holding it");
         if self.trackers.variables {
-            self.variables.renew(codebase.program.as_ref());
+            self.variables
+                .renew(codebase.program.as_ref(), &codebase.library);
         }
         for function in &codebase.functions[self.names.len()..] {
             self.names.push(Arc::new(Named {

@@ -35,6 +35,7 @@ pub(super) struct Table {
     by_name: FxHashMap<String, u16>,
     /// What `objects` was read from.
     read: Option<Arc<Program>>,
+    library: Vec<(u64, u64)>,
     made: u32,
 }
 
@@ -92,13 +93,17 @@ impl Living {
     }
 }
 impl Table {
-    pub(super) fn renew(&mut self, program: Option<&Arc<Program>>) {
+    /// The variables of the C library and the loader are their own affair: they are judged by what they were
+    /// asked to do, and to read what is known of them takes as long as many a run.
+    pub(super) fn renew(&mut self, program: Option<&Arc<Program>>, library: &[(u64, u64)]) {
         let known = self.read.as_ref().map(Arc::as_ptr);
         if known == program.map(Arc::as_ptr) {
             return;
         }
         self.read = program.cloned();
-        self.objects = program.map(|p| p.objects()).unwrap_or_default();
+        let skip = |at: u64| library.iter().any(|(a, b)| (*a..*b).contains(&at));
+        self.objects = program.map(|p| p.objects(skip)).unwrap_or_default();
+        self.library = library.to_vec();
         self.globals.clear();
         self.found.clear();
     }
@@ -187,7 +192,11 @@ impl Variables for Finder<'_> {
         if let Some(known) = self.table.found.get(&key) {
             return *known;
         }
-        let found = self.find_local(pc, register, displacement);
+        let mut library = self.table.library.iter();
+        let found = match library.any(|(a, b)| (*a..*b).contains(&pc)) {
+            true => None,
+            false => self.find_local(pc, register, displacement),
+        };
         self.table.found.insert(key, found);
         found
     }
