@@ -18,6 +18,7 @@ mod operate;
 mod plan;
 #[cfg(test)]
 mod tests;
+mod twin;
 mod variables;
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -237,6 +238,7 @@ pub struct Machine {
     /// A system call that was entered, by thread.
     entered: FxHashMap<u32, [u64; 6]>,
     stack: (u64, u64),
+    twin: Option<Box<twin::Twin>>,
 }
 
 impl Machine {
@@ -311,6 +313,7 @@ impl Machine {
             ended: false,
             entered: FxHashMap::default(),
             stack: (0, 0),
+            twin: None,
         }
     }
 
@@ -445,6 +448,7 @@ impl Listener for Machine {
             self.event(event);
         }
         self.records(tape.records, at, tape.records.len());
+        self.compare(tape);
     }
 
     fn into_any(self: Box<Self>) -> Box<dyn std::any::Any> {
