@@ -54,7 +54,7 @@ const PATIENCE: u32 = 16;
 pub const MOST_NOTED: usize = 1_000_000;
 
 /// What is known of the program's code. It grows while modules are loaded, before they run.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Codebase {
     pub functions: Vec<Function>,
     /// Entries of functions.
@@ -442,6 +442,7 @@ impl Listener for Machine {
             self.step = tape.step;
         }
         self.learn(tape.shapes);
+        self.agree();
         let mut at = 0;
         for (n, event) in tape.events {
             at = self.records(tape.records, at, *n as usize);

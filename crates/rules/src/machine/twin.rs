@@ -10,6 +10,7 @@ use super::*;
 impl Machine {
     /// From here on another machine does the same without machine code.
     pub fn doubt(&mut self) {
+        let source = std::mem::take(&mut self.codebase);
         let mut twin = Machine::made(
             self.rules.clone(),
             self.pairs.clone(),
@@ -20,6 +21,7 @@ impl Machine {
         twin.code = None;
         twin.stack = self.stack;
         self.twin = Some(Box::new(Twin {
+            source,
             plain: twin,
             differs: None,
         }));
@@ -37,6 +39,16 @@ impl Machine {
             Some(how) => Err(how),
             None => Ok(()),
         })
+    }
+
+    /// The codebase changes while the tape is heard, and each machine looks at it when it meets code for the first
+    /// time. For each piece of tape both are given the codebase as it is before that.
+    pub(super) fn agree(&mut self) {
+        if let Some(twin) = &self.twin {
+            let is = twin.source.lock().expect("nobody panics while holding it");
+            let mut ours = self.codebase.lock().expect("as above");
+            *ours = is.clone();
+        }
     }
 
     /// Lets the other machine hear what this one has heard.
@@ -74,6 +86,7 @@ impl Machine {
 
 /// The machine beside the one at hand.
 pub(super) struct Twin {
+    source: Arc<Mutex<Codebase>>,
     plain: Machine,
     differs: Option<String>,
 }
