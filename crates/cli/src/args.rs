@@ -246,6 +246,10 @@ pub(crate) struct CheckArgs {
     #[arg(long)]
     pub(crate) events: bool,
 
+    /// Follow the run also without machine code, slowly, and say whether that comes to the same
+    #[arg(long)]
+    pub(crate) doubt: bool,
+
     /// Leave the value propagation chains out
     #[arg(long)]
     pub(crate) no_chains: bool,

@@ -2,6 +2,7 @@
 
 use crate::debug::Die;
 use crate::expression::ValuePlace;
+use crate::module::Module;
 use crate::program::{Memory, Program};
 use crate::types::{size_of, type_of};
 use crate::unwind::RawFrame;
@@ -16,10 +17,12 @@ pub struct Extent {
 }
 
 impl Program {
-    /// Global and static variables of files that have debug information, in the order of addresses.
-    pub fn objects(&self) -> Vec<Extent> {
+    /// Global and static variables of files that have debug information, in the order of addresses. Files that
+    /// `skip` says of an address of are not looked into.
+    pub fn objects(&self, skip: impl Fn(u64) -> bool) -> Vec<Extent> {
         let mut out = Vec::new();
-        for module in self.all_modules() {
+        let of = |m: &&Module| !m.ranges.first().is_some_and(|r| skip(r.0));
+        for module in self.all_modules().iter().filter(of) {
             let symbols = module.contents.symbols();
             if module.contents.debug().is_none() || !symbols.complete {
                 continue;

@@ -96,7 +96,12 @@ pub(crate) fn near(anchors: &[Anchor], op: &Op) -> Option<Near> {
 /// An access that can be found so.
 fn is_near(op: &Op) -> bool {
     let kind = match op.kind {
-        Kind::Check | Kind::Pointer | Kind::Arith(_) | Kind::Select | Kind::Constant => false,
+        Kind::Check
+        | Kind::Pointer
+        | Kind::Arith(_)
+        | Kind::Select
+        | Kind::Constant
+        | Kind::Variable => false,
         Kind::Forget => op.len.is_multiple_of(8) && op.len / 8 <= MOST_FORGOTTEN,
         _ => true,
     };

@@ -11,7 +11,7 @@ use iced_x86::code_asm::*;
 
 use crate::anchors::{self, Anchor, MOST_FORGOTTEN, Near};
 use crate::cell::{Arith, DIFFERENCE};
-use crate::run::{BEFORE, END, FAILED, RETURN, at};
+use crate::run::{ASK, BEFORE, END, FAILED, RETURN, at};
 use crate::shadow::{CHUNK, CHUNK_BITS, TOP};
 use crate::ways::{FIRST_VALUE, FS, Kind, Op, Quick, Way};
 
@@ -22,6 +22,8 @@ const TELLING: u64 = !0 << 18;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Exits {
     pub(crate) enter: u64,
+    /// The way in after a question.
+    pub(crate) go_on: u64,
     pub(crate) end: u64,
     pub(crate) before: u64,
     leave: u64,
@@ -73,8 +75,26 @@ pub(crate) fn fixed(ip: u64) -> Result<Fixed, IcedError> {
         a.mov(r14, field(at::RBP))?;
         dispatch(a, end, before)
     })?;
+    let go_on = put(&mut |a| {
+        for register in saved {
+            a.push(register)?;
+        }
+        a.sub(rsp, 8)?;
+        a.mov(rbx, rdi)?;
+        a.mov(rbp, rsi)?;
+        a.mov(r12, rdx)?;
+        a.mov(r15, rcx)?;
+        a.mov(r13, field(at::RSP))?;
+        a.mov(r14, field(at::RBP))?;
+        for (n, anchor) in ANCHORS.into_iter().enumerate() {
+            a.mov(anchor, field(at::KEPT + 8 * n))?;
+        }
+        a.mov(rax, field(at::ANSWER))?;
+        a.jmp(field(at::RESUME))
+    })?;
     let exits = Exits {
         enter,
+        go_on,
         end,
         before,
         leave,
@@ -117,10 +137,13 @@ fn call(a: &mut CodeAssembler, routine: usize) -> Result<(), IcedError> {
 /// The code of a way.
 pub(crate) fn open(way: &Way, shape: u32, ip: u64, exits: &Exits) -> Result<Vec<u8>, IcedError> {
     let mut m = Maker::new(way, exits)?;
-    m.halves(way.reads, |m, part, mask| {
-        m.a.test(dword_ptr(rbx + (at::TAINTED + part)), mask)?;
-        m.a.jne(exits.before)
-    })?;
+    if way.reads | way.cleans != 0 {
+        let mut back = m.a.create_label();
+        let late = m.late(Late::Tainted { back });
+        m.a.cmp(field(at::TAINTED), 0)?;
+        m.a.jne(late)?;
+        m.a.set_label(&mut back)?;
+    }
     m.anchors = anchors::of(way);
     if !m.anchors.is_empty() {
         let mut plain = m.a.create_label();
@@ -154,6 +177,8 @@ enum Late {
     Out(u32),
     /// Bytes at rcx are looked at one by one. If all were written, it goes on with nothing known of them.
     Part { len: u32, insn: u8, back: CodeLabel },
+    /// Something is unwritten in some register; perhaps in none that is read.
+    Tainted { back: CodeLabel },
     /// Some bytes of the cell of rcx were never written, as esi says; perhaps not those that are read.
     Exact { len: u32, insn: u8, back: CodeLabel },
     /// Bytes at rcx get what is known of rsi.
@@ -162,6 +187,12 @@ enum Late {
     Forget { len: u32, back: CodeLabel },
     /// rax and rcx are both of a block.
     Arith { kind: Arith, back: CodeLabel },
+    /// It is not known what a pointer to the variable at rcx is; whoever runs the code says it in rax.
+    Ask {
+        variable: u32,
+        insn: u8,
+        back: CodeLabel,
+    },
 }
 
 struct Maker<'a> {
@@ -200,9 +231,6 @@ impl<'a> Maker<'a> {
             self.a.mov(rax, unit(*value))?;
             self.a.mov(unit(*to), rax)?;
         }
-        self.halves(way.cleans, |m, part, mask| {
-            m.a.and(dword_ptr(rbx + (at::TAINTED + part)), !mask)
-        })?;
         self.halves(way.leaves & TELLING, |m, part, mask| {
             m.a.or(dword_ptr(rbx + (at::TELLING + part)), mask)
         })?;
@@ -217,7 +245,8 @@ impl<'a> Maker<'a> {
 
     /// On to the next record.
     fn next(&mut self, shape: u32) -> Result<(), IcedError> {
-        match (self.way.rsp, self.way.rbp) {
+        let moves = |q: Option<Quick>, from: u8| q.filter(|q| (q.at, q.offset) != (from, 0));
+        match (moves(self.way.rsp, 1), moves(self.way.rbp, 2)) {
             (Some(stack), Some(frame)) => {
                 self.quick(rax, stack)?;
                 self.quick(r14, frame)?;
@@ -273,8 +302,21 @@ impl<'a> Maker<'a> {
     }
 
     fn late_code(&mut self, late: Late) -> Result<(), IcedError> {
+        let way = self.way;
+        let before = self.exits.before;
         let a = &mut self.a;
         match late {
+            Late::Tainted { back } => {
+                self.halves(way.reads, |m, part, mask| {
+                    m.a.test(dword_ptr(rbx + (at::TAINTED + part)), mask)?;
+                    m.a.jne(before)
+                })?;
+                // Where the way is left in its middle, others find out what of this is still so.
+                self.halves(way.cleans, |m, part, mask| {
+                    m.a.and(dword_ptr(rbx + (at::TAINTED + part)), !mask)
+                })?;
+                self.a.jmp(back)
+            }
             Late::Out(why) => {
                 a.mov(eax, why)?;
                 a.jmp(self.exits.leave)
@@ -318,6 +360,22 @@ impl<'a> Maker<'a> {
                 a.mov(rdx, rcx)?;
                 call(a, at::ARITHMETIC)?;
                 a.jmp(back)
+            }
+            Late::Ask {
+                variable,
+                insn,
+                back,
+            } => {
+                a.mov(field(at::ADDRESS), rcx)?;
+                a.mov(dword_ptr(rbx + at::ASKED), variable)?;
+                a.mov(dword_ptr(rbx + at::INSN), u32::from(insn))?;
+                a.lea(rax, ptr(back))?;
+                a.mov(field(at::RESUME), rax)?;
+                for (n, anchor) in ANCHORS.into_iter().enumerate() {
+                    a.mov(field(at::KEPT + 8 * n), anchor)?;
+                }
+                a.mov(eax, ASK)?;
+                a.jmp(self.exits.leave)
             }
         }
     }
@@ -398,6 +456,7 @@ impl<'a> Maker<'a> {
                 self.a.mov(rax, op.cell.0)?;
                 return self.a.mov(unit(op.value), rax);
             }
+            Kind::Variable => return self.variable(op),
             _ => {}
         }
         let near = anchors::near(&self.anchors, op);
@@ -479,12 +538,7 @@ impl<'a> Maker<'a> {
                 self.a.mov(rax, unit(op.value))?;
                 self.a.mov(qword_ptr(cell), rax)
             }
-            Kind::Forget => {
-                for n in 0..op.len / 8 {
-                    self.a.mov(qword_ptr(cell + 8 * n), 0xff)?;
-                }
-                Ok(())
-            }
+            Kind::Forget => self.unwrite(cell, op.len / 8),
             // Fewer bytes, of which nothing is known.
             _ => self.a.and(qword_ptr(cell), !bytes as i32 & 0xff),
         }
@@ -622,12 +676,25 @@ impl<'a> Maker<'a> {
             self.a.and(esi, CHUNK as i32 - 8)?;
             self.a.cmp(esi, CHUNK as i32 - op.len as i32)?;
             self.a.ja(late)?;
-            for n in 0..cells {
-                self.a.mov(qword_ptr(cell + 8 * n), 0xff)?;
-            }
+            self.unwrite(cell, cells)?;
         }
         self.a.set_label(&mut back)?;
         self.a.nop()
+    }
+
+    /// Cells in a row become unwritten, two at a time.
+    fn unwrite(&mut self, first: AsmMemoryOperand, cells: u32) -> Result<(), IcedError> {
+        let a = &mut self.a;
+        if cells > 1 {
+            a.movups(xmm0, xmmword_ptr(rbx + at::UNWRITTEN))?;
+        }
+        for n in 0..cells / 2 {
+            a.movups(xmmword_ptr(first + 16 * n), xmm0)?;
+        }
+        match cells % 2 {
+            0 => Ok(()),
+            _ => a.mov(qword_ptr(first + 8 * (cells - 1)), 0xff),
+        }
     }
 
     fn pointer(&mut self, op: &Op) -> Result<(), IcedError> {
@@ -680,6 +747,25 @@ impl<'a> Maker<'a> {
             }
         }
         self.a.mov(unit(op.value), rax)
+    }
+
+    fn variable(&mut self, op: &Op) -> Result<(), IcedError> {
+        let mut back = self.a.create_label();
+        let (variable, insn) = (op.checked, op.insn);
+        let late = self.late(Late::Ask {
+            variable,
+            insn,
+            back,
+        });
+        self.address(op)?;
+        let at = 16 * variable as i32;
+        let a = &mut self.a;
+        a.mov(rax, field(at::VARIABLES))?;
+        a.cmp(rcx, qword_ptr(rax + at))?;
+        a.mov(rax, qword_ptr(rax + (at + 8)))?;
+        a.jne(late)?;
+        a.set_label(&mut back)?;
+        a.mov(unit(op.value), rax)
     }
 
     fn select(&mut self, op: &Op) -> Result<(), IcedError> {

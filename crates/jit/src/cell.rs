@@ -25,6 +25,7 @@ pub struct Cell(pub(crate) u64);
 
 impl Cell {
     pub const PLAIN: Cell = Cell(0);
+    pub(crate) const UNWRITTEN: Cell = Cell(0xff);
 
     #[inline]
     pub fn new(from: BlockId, unwritten: u8) -> Cell {

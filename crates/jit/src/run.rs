@@ -9,7 +9,10 @@ use crate::assemble::{self, Exits, Fixed};
 use crate::cell::{Arith, BlockId, Bounds, Cell, NONE, arithmetic};
 use crate::region::Region;
 use crate::shadow::Shadow;
-use crate::ways::{LONGEST, ROOM, Way};
+use crate::ways::{Kind, LONGEST, ROOM, Variable, Way};
+
+/// Units before those of the x87 and mask registers.
+const APART: usize = 288;
 
 /// What is known of a thread's registers, and what code needs at hand.
 #[repr(C)]
@@ -17,6 +20,10 @@ use crate::ways::{LONGEST, ROOM, Way};
 pub struct Registers {
     /// Units, and room for temporaries.
     pub units: [Cell; ROOM],
+    /// Words that are 4096 bytes apart are taken for the same by a CPU that has not yet written one and is to
+    /// read the other. What follows is used by all code, and must not be that far from units that are: with this
+    /// it is that far from those of the x87 and mask registers.
+    _apart: [u64; APART],
     /// Groups of units in which something may be unwritten.
     pub tainted: u64,
     /// Groups of which something may be known.
@@ -37,6 +44,17 @@ pub struct Registers {
     bounds: *const Bounds,
     blocks: u64,
     memory: *mut Shadow,
+    variables: *const Variable,
+    /// A question: which variable, at which address, and for which instruction.
+    address: u64,
+    asked: u32,
+    insn: u32,
+    answer: Cell,
+    /// Where the code that asked goes on, and what it works on.
+    resume: u64,
+    kept: [u64; 4],
+    /// To make two cells unwritten at once.
+    unwritten: [Cell; 2],
     part: usize,
     store: usize,
     forget: usize,
@@ -50,6 +68,8 @@ impl Default for Registers {
     fn default() -> Registers {
         Registers {
             units: [Cell::PLAIN; ROOM],
+            _apart: [0; APART],
+            unwritten: [Cell::UNWRITTEN; 2],
             tainted: 0,
             telling: 0,
             rsp: 0,
@@ -65,6 +85,13 @@ impl Default for Registers {
             bounds: std::ptr::null(),
             blocks: 0,
             memory: std::ptr::null_mut(),
+            variables: std::ptr::null(),
+            address: 0,
+            asked: 0,
+            insn: 0,
+            answer: Cell::PLAIN,
+            resume: 0,
+            kept: [0; 4],
             part: part as *const () as usize,
             store: store as *const () as usize,
             forget: forget as *const () as usize,
@@ -91,6 +118,14 @@ pub(crate) mod at {
     pub(crate) const TABLE: usize = offset_of!(Registers, table);
     pub(crate) const BOUNDS: usize = offset_of!(Registers, bounds);
     pub(crate) const BLOCKS: usize = offset_of!(Registers, blocks);
+    pub(crate) const VARIABLES: usize = offset_of!(Registers, variables);
+    pub(crate) const ADDRESS: usize = offset_of!(Registers, address);
+    pub(crate) const ASKED: usize = offset_of!(Registers, asked);
+    pub(crate) const INSN: usize = offset_of!(Registers, insn);
+    pub(crate) const ANSWER: usize = offset_of!(Registers, answer);
+    pub(crate) const RESUME: usize = offset_of!(Registers, resume);
+    pub(crate) const KEPT: usize = offset_of!(Registers, kept);
+    pub(crate) const UNWRITTEN: usize = offset_of!(Registers, unwritten);
     pub(crate) const PART: usize = offset_of!(Registers, part);
     pub(crate) const STORE: usize = offset_of!(Registers, store);
     pub(crate) const FORGET: usize = offset_of!(Registers, forget);
@@ -121,8 +156,23 @@ pub struct Stopped {
 pub(crate) const END: u32 = 0;
 pub(crate) const BEFORE: u32 = 1;
 pub(crate) const RETURN: u32 = 2;
+/// A question has to be answered before it goes on.
+pub(crate) const ASK: u32 = 3;
 /// And the number of the instruction.
 pub(crate) const FAILED: u32 = 256;
+
+/// What code works on that grows while it runs.
+pub trait Keeper {
+    /// Where pointers into each block may lead.
+    fn bounds(&self) -> &[Bounds];
+
+    /// Where each variable of the function that runs is, by number.
+    fn variables(&self) -> &[Variable];
+
+    /// A pointer is made to this variable at this address, which is not in the list, so many instructions after
+    /// the code began: what is known of it, and from which return on returns are of interest.
+    fn variable(&mut self, address: u64, number: u32, steps: u64) -> (Cell, u64);
+}
 
 /// The code of all shapes.
 pub struct Code {
@@ -131,6 +181,8 @@ pub struct Code {
     /// The code of each shape: to follow what is known, and to follow only where the stack is.
     open: Vec<u64>,
     closed: Vec<u64>,
+    /// Variables that it knows by number.
+    variables: usize,
 }
 
 type Enter = extern "sysv64" fn(*mut Registers, *const u8, *const u64, *mut u64) -> u32;
@@ -146,6 +198,7 @@ impl Code {
             exits,
             open: Vec::new(),
             closed: Vec::new(),
+            variables: 0,
         })
     }
 
@@ -164,6 +217,9 @@ impl Code {
             && let Some(at) = self.put(|ip, exits| assemble::open(way, shape, ip, exits))
         {
             self.open[shape as usize] = at;
+            for op in way.ops.iter().filter(|o| o.kind == Kind::Variable) {
+                self.variables = self.variables.max(op.checked as usize + 1);
+            }
         }
         if let Some(at) = self.put(|ip, exits| assemble::closed(way, shape, ip, exits)) {
             self.closed[shape as usize] = at;
@@ -185,7 +241,7 @@ impl Code {
         &self,
         registers: &mut Registers,
         memory: &mut Shadow,
-        bounds: &[Bounds],
+        keeper: &mut dyn Keeper,
         closed: bool,
         records: &[u8],
         at: usize,
@@ -195,8 +251,6 @@ impl Code {
         registers.shapes = table.len() as u32;
         registers.table = table.as_ptr();
         registers.steps = 0;
-        registers.bounds = bounds.as_ptr();
-        registers.blocks = bounds.len() as u64;
         let mut stopped = Stopped {
             why: Stop::End,
             at,
@@ -204,7 +258,7 @@ impl Code {
         };
         let far = end.min(records.len().saturating_sub(LONGEST));
         if at < far {
-            self.go(registers, memory, records, far, &mut stopped);
+            self.go(registers, memory, keeper, records, far, &mut stopped);
         }
         // The last ones are taken to where there is room behind them.
         if stopped.why == Stop::End && stopped.at < end {
@@ -212,7 +266,7 @@ impl Code {
             let last = &records[stopped.at..end];
             room[..last.len()].copy_from_slice(last);
             let before = std::mem::take(&mut stopped.at);
-            self.go(registers, memory, &room, last.len(), &mut stopped);
+            self.go(registers, memory, keeper, &room, last.len(), &mut stopped);
             stopped.at += before;
         }
         stopped.steps = registers.steps;
@@ -224,21 +278,38 @@ impl Code {
         &self,
         registers: &mut Registers,
         memory: &mut Shadow,
+        keeper: &mut dyn Keeper,
         records: &[u8],
         end: usize,
         stopped: &mut Stopped,
     ) {
         assert!(stopped.at <= end && end + LONGEST <= records.len());
         let range = records.as_ptr_range();
-        let (top, first) = (memory.top(), memory.first());
-        registers.end = range.start.wrapping_add(end);
-        registers.memory = memory;
-        // SAFETY: the code there was made for this signature, and by `assemble`, which sees to it that only what
-        // was set above and by the caller is touched: records that begin before their end, units below ROOM,
-        // bounds below their number, and cells of chunks that the table knows.
-        let why = unsafe {
-            let enter: Enter = std::mem::transmute(self.exits.enter as *const ());
-            enter(registers, range.start.add(stopped.at), top, first)
+        let mut enter = self.exits.enter;
+        let mut at = range.start.wrapping_add(stopped.at);
+        let why = loop {
+            let (bounds, variables) = (keeper.bounds(), keeper.variables());
+            assert!(variables.len() >= self.variables);
+            registers.bounds = bounds.as_ptr();
+            registers.blocks = bounds.len() as u64;
+            registers.variables = variables.as_ptr();
+            registers.end = range.start.wrapping_add(end);
+            registers.memory = memory;
+            // SAFETY: the code there was made for this signature, and by `assemble`, which sees to it that only what
+            // was set above and by the caller is touched: records that begin before their end, units below ROOM,
+            // bounds and variables below their number, and cells of chunks that the table knows. After a question
+            // it goes on where the code that asked has left off, at the same record.
+            let why = unsafe {
+                let enter: Enter = std::mem::transmute(enter as *const ());
+                enter(registers, at, memory.top(), memory.first())
+            };
+            if why != ASK {
+                break why;
+            }
+            (enter, at) = (self.exits.go_on, registers.record);
+            let steps = registers.steps + u64::from(registers.insn);
+            (registers.answer, registers.slot) =
+                keeper.variable(registers.address, registers.asked, steps);
         };
         stopped.at = registers.record as usize - range.start as usize;
         stopped.why = match why {

@@ -21,6 +21,8 @@ pub struct Shadow {
     /// The first stands for all memory of which nothing is known, and stays empty: all that is ever written to
     /// it is that nothing is known.
     chunks: Vec<Chunk>,
+    /// Where in the table those after the first are.
+    places: Vec<usize>,
 }
 
 /// Cells of a stretch of memory; it does not move. It can be one large page, since what is
@@ -70,6 +72,7 @@ impl Default for Shadow {
         Shadow {
             top: top.try_into().expect("so many were asked for"),
             chunks: vec![Chunk::new(true)],
+            places: Vec::new(),
         }
     }
 }
@@ -97,8 +100,19 @@ impl Shadow {
         let chunk = Chunk::new(self.chunks.len() < MOST_LARGE);
         let distance = (chunk.0 as u64).wrapping_sub(self.first() as u64);
         self.chunks.push(chunk);
-        self.top[(address >> CHUNK_BITS) as usize & (TOP - 1)] = distance;
+        let place = (address >> CHUNK_BITS) as usize & (TOP - 1);
+        self.places.push(place);
+        self.top[place] = distance;
         distance
+    }
+
+    /// An address of which not the same is known.
+    pub fn differs(&self, other: &Shadow) -> Option<u64> {
+        self.places.iter().chain(&other.places).find_map(|place| {
+            let (a, b) = (self.cells(self.top[*place]), other.cells(other.top[*place]));
+            let n = a.iter().zip(b).position(|(a, b)| a != b)?;
+            Some((*place as u64) << CHUNK_BITS | (n as u64) << 3)
+        })
     }
 
     #[inline]

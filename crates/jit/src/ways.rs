@@ -12,6 +12,8 @@ pub const ROOM: usize = 512;
 pub const FIRST_VALUE: usize = 4;
 /// No record is longer.
 pub(crate) const LONGEST: usize = 4 + 8 * u8::MAX as usize;
+/// Variables have numbers below this.
+const MOST_VARIABLES: u32 = 1 << 16;
 /// The place of that base.
 pub const FS: u8 = 3;
 
@@ -47,6 +49,8 @@ pub enum Kind {
     Constant,
     /// Memory becomes unwritten.
     Forget,
+    /// A pointer to the variable with the number in `checked`, at the address.
+    Variable,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -70,6 +74,23 @@ pub struct Op {
     pub checked_at: i32,
     pub checked: u32,
     pub cell: Cell,
+}
+
+/// Where the variable with some number is, if it is one of the function that runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct Variable {
+    pub address: u64,
+    /// What is known of a pointer to it.
+    pub cell: Cell,
+}
+
+impl Variable {
+    /// No function that runs has it: nothing is at this address.
+    pub const ABSENT: Variable = Variable {
+        address: u64::MAX,
+        cell: Cell::PLAIN,
+    };
 }
 
 /// What a record of one shape does.
@@ -118,6 +139,7 @@ impl Way {
                 && (op.index == 0 || matches!(op.scale, 1 | 2 | 4 | 8))
                 && [op.value, op.pointer, op.other].into_iter().all(unit)
                 && i32::try_from(op.checked).is_ok()
+                && (op.kind != Kind::Variable || op.checked < MOST_VARIABLES)
                 && addressed
         };
         self.ops.iter().all(op)
@@ -134,7 +156,12 @@ impl Kind {
     fn is_access(self) -> bool {
         !matches!(
             self,
-            Kind::Check | Kind::Pointer | Kind::Arith(_) | Kind::Select | Kind::Constant
+            Kind::Check
+                | Kind::Pointer
+                | Kind::Arith(_)
+                | Kind::Select
+                | Kind::Constant
+                | Kind::Variable
         )
     }
 

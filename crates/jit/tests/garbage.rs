@@ -3,6 +3,39 @@
 
 use jit::*;
 
+/// As many as there can be.
+const VARIABLES: usize = 1 << 16;
+
+/// Blocks and variables, of which more come as they are asked for.
+struct Kept {
+    bounds: Vec<Bounds>,
+    variables: Vec<Variable>,
+    asked: u32,
+}
+
+impl Keeper for Kept {
+    fn bounds(&self) -> &[Bounds] {
+        &self.bounds
+    }
+
+    fn variables(&self) -> &[Variable] {
+        &self.variables
+    }
+
+    fn variable(&mut self, address: u64, number: u32, _: u64) -> (Cell, u64) {
+        self.asked += 1;
+        // They move.
+        self.bounds = self.bounds.clone();
+        self.variables = self.variables.clone();
+        if self.asked.is_multiple_of(8) {
+            self.bounds.push(Bounds { begin: 0, len: !0 });
+        }
+        let cell = Cell::new(BlockId(self.asked % 9), 0);
+        self.variables[number as usize] = Variable { address, cell };
+        (cell, address)
+    }
+}
+
 struct Random(u64);
 
 impl Random {
@@ -56,6 +89,7 @@ impl Random {
             Kind::Select,
             Kind::Constant,
             Kind::Forget,
+            Kind::Variable,
         ];
         let kind = kinds[self.next(kinds.len() as u64) as usize];
         Op {
@@ -74,7 +108,11 @@ impl Random {
             other: self.next(ROOM as u64) as u16,
             offset: self.offset(),
             checked_at: self.next(1 << 32) as u32 as i32,
-            checked: 1 + self.next(1 << 30) as u32,
+            checked: match kind {
+                // Some numbers are too large.
+                Kind::Variable => self.next(VARIABLES as u64 + 100) as u32,
+                _ => 1 + self.next(1 << 30) as u32,
+            },
             cell: Cell::new(BlockId(self.next(1 << 32) as u32), self.next(256) as u8),
         }
     }
@@ -113,7 +151,11 @@ fn no_way_and_no_tape_leads_astray() {
         code.add(n, &way);
         ways.push(way);
     }
-    let bounds = [Bounds { begin: 0, len: !0 }; 5];
+    let mut kept = Kept {
+        bounds: vec![Bounds { begin: 0, len: !0 }; 5],
+        variables: vec![Variable::ABSENT; VARIABLES],
+        asked: 0,
+    };
     let mut memory = Shadow::default();
     let mut registers = Box::new(Registers::default());
     let mut gone = 0;
@@ -138,7 +180,15 @@ fn no_way_and_no_tape_leads_astray() {
             for unit in registers.units.iter_mut().take(300) {
                 *unit = Cell::new(BlockId(r.next(7) as u32), 0);
             }
-            let stopped = code.run(&mut registers, &mut memory, &bounds, closed, &tape, at, end);
+            let stopped = code.run(
+                &mut registers,
+                &mut memory,
+                &mut kept,
+                closed,
+                &tape,
+                at,
+                end,
+            );
             assert!(stopped.at >= at);
             gone += stopped.steps;
             let number = tape.get(stopped.at..stopped.at + 4);
@@ -148,4 +198,5 @@ fn no_way_and_no_tape_leads_astray() {
         }
     }
     assert!(gone > 10_000, "code was hardly run: {gone} instructions");
+    assert!(kept.asked > 100, "hardly a variable: {}", kept.asked);
 }

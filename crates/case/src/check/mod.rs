@@ -30,6 +30,9 @@ use crate::run::{self, RunRequest, Stuck, Surroundings};
 use crate::store::{Finished, RecordingName, Store};
 use watch::{How, Watched};
 
+/// What is said of a run that was followed twice.
+const SAME: &str = "machine code and plain operations came to the same";
+
 #[derive(Clone, Debug, Default)]
 pub struct CheckRequest {
     /// A program to run and record first.
@@ -46,6 +49,8 @@ pub struct CheckRequest {
     pub no_chains: bool,
     /// With the events that the rules were asked about.
     pub events: bool,
+    /// Follow the run also without machine code, and say whether that comes to the same.
+    pub doubt: bool,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -96,12 +101,18 @@ pub(crate) fn check(
         first_only: !request.all,
         heeds_signals: true,
         events: request.events,
+        doubt: request.doubt,
     };
     let mut watched = Watched::of(&name, &folder, &meta, &chosen, how, audience)?;
     let watch_seconds = begun.elapsed().as_secs_f64();
     let begun = Instant::now();
     let faults = report::faults(&mut watched, &chosen, request)?;
     let mut notes = chosen.notes;
+    match watched.machine.doubts() {
+        None => {}
+        Some(Ok(())) => notes.push(SAME.to_owned()),
+        Some(Err(how)) => notes.push(format!("machine code and plain operations differ: {how}")),
+    }
     let events = match request.events {
         true => events::events(&watched, &mut notes),
         false => Vec::new(),
@@ -141,6 +152,7 @@ pub(crate) fn found_by(
         first_only: false,
         heeds_signals: false,
         events: false,
+        doubt: false,
     };
     let mut watched = Watched::of(name, folder, meta, &chosen, how, audience)?;
     report::faults(&mut watched, &chosen, &request)

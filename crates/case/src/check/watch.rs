@@ -48,6 +48,8 @@ pub(crate) struct How {
     pub(crate) heeds_signals: bool,
     /// A list of accesses is kept.
     pub(crate) events: bool,
+    /// It is followed twice, with and without machine code.
+    pub(crate) doubt: bool,
 }
 
 /// Keeps the machine's view of the code up to date while modules are loaded.
@@ -103,6 +105,9 @@ impl Watched {
         );
         if let Some(m) = stack_of(&mut replay).map_err(wrong)? {
             machine.set_stack(m);
+        }
+        if how.doubt {
+            machine.doubt();
         }
         let mut loader = Loader {
             codebase,

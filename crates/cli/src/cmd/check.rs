@@ -32,6 +32,7 @@ pub(crate) fn check(case: &Case, args: &CheckArgs, paint: Paint) -> Result<Exit>
         all: args.all,
         no_chains: args.no_chains,
         events: args.events,
+        doubt: args.doubt,
     };
     let stuck = move |d: &case::DeadlockReport| say(&render::deadlock(d, paint));
     let terminal = Rc::new(Terminal::new(true));

@@ -434,8 +434,26 @@ impl Maker {
                 self.ops.push(op);
                 self.set(i, *to, value);
             }
-            // A frame is a place that must be looked up.
-            Op::Local { .. } | Op::CopyMemory { .. } | Op::Overwrite { .. } => self.usable = false,
+            Op::Local { to, address, local } => {
+                let at = (place(address.slot), address.offset);
+                let known = self.ops.iter().find(|o| {
+                    let same = o.checked == u32::from(*local) && (o.base, o.offset) == at;
+                    o.kind == Kind::Variable && same
+                });
+                let value = match known {
+                    Some(known) => known.value,
+                    None => {
+                        let value = self.temporary();
+                        let mut op = self.empty(i, Kind::Variable);
+                        (op.base, op.offset) = at;
+                        (op.checked, op.value) = (u32::from(*local), value);
+                        self.ops.push(op);
+                        value
+                    }
+                };
+                self.set(i, *to, value);
+            }
+            Op::CopyMemory { .. } | Op::Overwrite { .. } => self.usable = false,
             Op::Enter(_) | Op::Asks { .. } | Op::Return { .. } => {}
         }
     }

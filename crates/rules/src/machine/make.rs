@@ -187,14 +187,13 @@ impl Maker<'_> {
                 .find(|k| k.what == What::Before(r))
                 .map(|k| k.term)
         };
+        // Code that was translated before the function was asked for does not tell the arguments.
         if let Some(&function) = self.entries.get(&insn.pc)
             && let Some(slot) = before(4)
+            && let [Some(a), Some(b), Some(c), Some(d), Some(e), Some(f)] =
+                [7, 6, 2, 1, 8, 9].map(before)
         {
-            let none = Term {
-                slot: tape::slot::ZERO,
-                offset: 0,
-            };
-            let arguments = [7, 6, 2, 1, 8, 9].map(|r| before(r).unwrap_or(none));
+            let arguments = [a, b, c, d, e, f];
             self.op(Op::Enter(Box::new(Entry {
                 function,
                 arguments,

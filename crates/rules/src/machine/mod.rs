@@ -18,6 +18,7 @@ mod operate;
 mod plan;
 #[cfg(test)]
 mod tests;
+mod twin;
 mod variables;
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -53,7 +54,7 @@ const PATIENCE: u32 = 16;
 pub const MOST_NOTED: usize = 1_000_000;
 
 /// What is known of the program's code. It grows while modules are loaded, before they run.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Codebase {
     pub functions: Vec<Function>,
     /// Entries of functions.
@@ -161,8 +162,7 @@ struct Active {
 struct Thread {
     registers: Box<Registers>,
     active: Vec<Active>,
-    /// Variables of functions that run, those of the outermost first.
-    locals: Vec<variables::Living>,
+    frames: variables::Living,
     /// How many of them are not looked into, and of how many reads are not held against anybody.
     closed: u32,
     lenient: u32,
@@ -179,7 +179,7 @@ impl Thread {
         Thread {
             registers: Box::default(),
             active: Vec::new(),
-            locals: Vec::new(),
+            frames: variables::Living::default(),
             closed: 0,
             asked: None,
             lenient: 0,
@@ -204,7 +204,8 @@ pub struct Machine {
     codebase: Arc<Mutex<Codebase>>,
     /// Set when a fault is found and no others are wanted.
     enough: Option<Arc<AtomicBool>>,
-    plans: Vec<Arc<Plan>>,
+    /// Made when a record of the code is first met: much of what is translated is never executed.
+    plans: Vec<Option<Arc<Plan>>>,
     by_code: FxHashMap<usize, u32>,
     codes: Vec<Arc<tape::Code>>,
     shapes: Vec<(u32, Shape)>,
@@ -237,6 +238,7 @@ pub struct Machine {
     /// A system call that was entered, by thread.
     entered: FxHashMap<u32, [u64; 6]>,
     stack: (u64, u64),
+    twin: Option<Box<twin::Twin>>,
 }
 
 impl Machine {
@@ -311,6 +313,7 @@ impl Machine {
             ended: false,
             entered: FxHashMap::default(),
             stack: (0, 0),
+            twin: None,
         }
     }
 
@@ -320,13 +323,30 @@ impl Machine {
     }
 
     fn learn(&mut self, shapes: &[Shape]) {
-        if shapes.is_empty() {
-            return;
+        for s in shapes {
+            let next = self.plans.len() as u32;
+            let key = Arc::as_ptr(&s.code) as usize;
+            let n = *self.by_code.entry(key).or_insert(next);
+            if n == next {
+                self.plans.push(None);
+                self.codes.push(s.code.clone());
+            }
+            self.shapes.push((n, s.clone()));
+            self.fasts.push(Warm::Met(0));
+            if let Some(code) = &mut self.code {
+                code.add_shape();
+            }
         }
+    }
+
+    /// Makes a plan. Nobody takes code away from the codebase before its records were heard.
+    #[cold]
+    fn prepare(&mut self, n: u32) -> Arc<Plan> {
         let codebase = self.codebase.clone();
         let codebase = codebase.lock().expect("nobody panics while holding it");
         if self.trackers.variables {
-            self.variables.renew(codebase.program.as_ref());
+            self.variables
+                .renew(codebase.program.as_ref(), &codebase.library);
         }
         for function in &codebase.functions[self.names.len()..] {
             self.names.push(Arc::new(Named {
@@ -335,35 +355,25 @@ impl Machine {
             }));
         }
         let in_library = |pc: u64| codebase.library.iter().any(|(a, b)| (*a..*b).contains(&pc));
-        for s in shapes {
-            let key = Arc::as_ptr(&s.code) as usize;
-            let n = match self.by_code.get(&key) {
-                Some(n) => *n,
-                None => {
-                    let mut variables = variables::Finder {
-                        table: &mut self.variables,
-                        heap: &mut self.heap,
-                        program: codebase.program.as_deref(),
-                    };
-                    let plan = Plan::of(
-                        &s.code,
-                        self.trackers,
-                        (&codebase.entries, &codebase.stubs),
-                        &mut variables,
-                        |pc| !in_library(pc),
-                    );
-                    self.plans.push(Arc::new(plan));
-                    self.codes.push(s.code.clone());
-                    let n = self.plans.len() as u32 - 1;
-                    self.by_code.insert(key, n);
-                    n
-                }
-            };
-            self.shapes.push((n, s.clone()));
-            self.fasts.push(Warm::Met(0));
-            if let Some(code) = &mut self.code {
-                code.add_shape();
-            }
+        let mut variables = variables::Finder {
+            table: &mut self.variables,
+            heap: &mut self.heap,
+            program: codebase.program.as_deref(),
+        };
+        let plan = Plan::of(
+            &self.codes[n as usize],
+            self.trackers,
+            (&codebase.entries, &codebase.stubs),
+            &mut variables,
+            |pc| !in_library(pc),
+        );
+        self.plans[n as usize].insert(Arc::new(plan)).clone()
+    }
+
+    fn plan(&mut self, n: u32) -> Arc<Plan> {
+        match &self.plans[n as usize] {
+            Some(plan) => plan.clone(),
+            None => self.prepare(n),
         }
     }
 
@@ -432,12 +442,14 @@ impl Listener for Machine {
             self.step = tape.step;
         }
         self.learn(tape.shapes);
+        self.agree();
         let mut at = 0;
         for (n, event) in tape.events {
             at = self.records(tape.records, at, *n as usize);
             self.event(event);
         }
         self.records(tape.records, at, tape.records.len());
+        self.compare(tape);
     }
 
     fn into_any(self: Box<Self>) -> Box<dyn std::any::Any> {

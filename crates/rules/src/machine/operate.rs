@@ -10,8 +10,16 @@ impl Machine {
             if let Some(code) = &self.code {
                 let now = &mut self.now;
                 let (registers, memory) = (&mut now.registers, &mut self.memory);
-                let (bounds, closed) = (self.heap.all_bounds(), now.closed > 0);
-                let stopped = code.run(registers, memory, bounds, closed, records, at, end);
+                let closed = now.closed > 0;
+                let mut keeper = variables::Frames {
+                    active: now.active.last().map_or(u64::MAX, |a| a.slot),
+                    frames: &mut now.frames,
+                    table: &mut self.variables,
+                    heap: &mut self.heap,
+                    step: self.step,
+                };
+                keeper.make_room();
+                let stopped = code.run(registers, memory, &mut keeper, closed, records, at, end);
                 self.step += stopped.steps;
                 (why, at) = (stopped.why, stopped.at);
                 if at >= end {
@@ -50,7 +58,8 @@ impl Machine {
                 self.slow(shape, insn, &values);
             }
             Stop::Return => {
-                let plan = &self.plans[*plan as usize];
+                let plan = *plan;
+                let plan = self.plan(plan);
                 let ops = &plan.ops[..plan.first[usize::from(executed)] as usize];
                 if let Some((i, Op::Return { slot, result })) = ops.last() {
                     let (slot, result) = (values.get(*slot), values.get(*result));
@@ -66,9 +75,9 @@ impl Machine {
 
     /// A shape is met of which there is no code: makes it, if it comes often.
     fn warms(&mut self, number: u32) -> bool {
-        let Some(code) = &mut self.code else {
+        if self.code.is_none() {
             return false;
-        };
+        }
         let Warm::Met(times) = &mut self.fasts[number as usize] else {
             return false;
         };
@@ -76,9 +85,13 @@ impl Machine {
             *times += 1;
             return false;
         }
-        let (plan, shape) = &self.shapes[number as usize];
-        let fast = Fast::of(&self.plans[*plan as usize], shape, self.trackers);
-        if fast.quiet {
+        let plan = self.shapes[number as usize].0;
+        let plan = self.plan(plan);
+        let shape = &self.shapes[number as usize].1;
+        let fast = Fast::of(&plan, shape, self.trackers);
+        if fast.quiet
+            && let Some(code) = &mut self.code
+        {
             code.add(number, &fast.way);
         }
         self.fasts[number as usize] = Warm::Made(Box::new(fast));
@@ -97,7 +110,7 @@ impl Machine {
     fn slow(&mut self, shape: usize, insn: u8, values: &Values<'_>) {
         let (number, s) = &self.shapes[shape];
         let (number, executed) = (*number, s.executed as usize);
-        let plan = self.plans[number as usize].clone();
+        let plan = self.plan(number);
         let ops = plan.first[insn as usize] as usize..plan.first[executed] as usize;
         let mut touched = false;
         for (i, op) in &plan.ops[ops] {
@@ -331,8 +344,8 @@ impl Machine {
             Op::Global { to, block } => units[*to as usize] = Cell::new(*block, 0),
             Op::Local { to, address, local } => {
                 let at = values.get(*address);
-                let block = self.local(at, *local, self.step + u64::from(i));
-                self.now.registers.units[*to as usize] = Cell::new(block, 0);
+                let cell = self.local(at, *local, self.step + u64::from(i));
+                self.now.registers.units[*to as usize] = cell;
             }
             Op::Enter(_) | Op::Asks { .. } | Op::Return { .. } => {}
         }

@@ -147,6 +147,20 @@ fn the_quick_way_leads_where_all_operations_lead() {
                 }),
         };
         let number = fast.shapes.len() as u32;
+        // Some of what the code points to on the stack are variables.
+        for insn in &shape.code.insns {
+            let i = iced_x86::Decoder::with_ip(64, insn.code(), insn.pc, 0).decode();
+            let offset = i.memory_displacement64() as i64;
+            for register in [plan::RSP, plan::RBP] {
+                let found = match r.next(3) {
+                    0 => None,
+                    _ => Some(r.next(variables::TRIED as u64) as u16),
+                };
+                for m in [&mut fast, &mut slow] {
+                    m.variables.try_out(insn.pc, register, offset, found);
+                }
+            }
+        }
         let mut records = Vec::new();
         for _ in 0..1 + r.next(3) {
             records.extend(number.to_le_bytes());
@@ -178,7 +192,7 @@ fn the_quick_way_leads_where_all_operations_lead() {
         for m in [&mut fast, &mut slow] {
             (m.now.registers.rsp, m.now.registers.rbp) = (rsp, rbp);
             m.now.active.clear();
-            m.now.locals.clear();
+            m.now.frames = variables::Living::default();
             m.now.registers.telling = !0;
             m.now.registers.tainted = (0..52).fold(0, |mask, bit| {
                 let units = &m.now.registers.units;
@@ -230,11 +244,22 @@ fn the_quick_way_leads_where_all_operations_lead() {
             (m.step, r.rsp, r.rbp, r.last)
         };
         assert_eq!(position(&fast), position(&slow), "round {round}");
+        let blocks = |m: &Machine| {
+            (
+                m.heap.all_bounds().len(),
+                m.heap.all_bounds().last().copied(),
+            )
+        };
+        assert_eq!(blocks(&fast), blocks(&slow), "round {round}");
         suspects = suspects.max(fast.suspects.len());
         for m in [&mut fast, &mut slow] {
             m.suspects.clear();
             m.seen.clear();
         }
     }
-    assert!(quick > 5000 && suspects > 0, "{quick} {suspects}");
+    let variables = fast.heap.all_bounds().len();
+    assert!(
+        quick > 5000 && suspects > 0 && variables > 300,
+        "{quick} {suspects} {variables}"
+    );
 }

@@ -10,6 +10,7 @@
 use std::sync::Arc;
 
 use image::{Extent, How, KnownRegisters, NoMemory, Program, RawFrame, Registers};
+use jit::Variable;
 use rustc_hash::FxHashMap;
 
 use super::plan::{RBP, RSP, Variables};
@@ -28,10 +29,13 @@ pub(super) struct Table {
     objects: Vec<Extent>,
     globals: FxHashMap<u64, BlockId>,
     locals: Vec<Local>,
+    /// What was found for an instruction, a register and a distance: superblocks share instructions.
+    found: FxHashMap<(u64, u16, i64), Option<u16>>,
     names: Vec<String>,
     by_name: FxHashMap<String, u16>,
     /// What `objects` was read from.
     read: Option<Arc<Program>>,
+    library: Vec<(u64, u64)>,
     made: u32,
 }
 
@@ -46,28 +50,62 @@ struct Local {
 }
 
 /// A variable of a function that runs.
-pub(super) struct Living {
+struct Lives {
     base: u64,
     local: u16,
-    block: BlockId,
+    address: u64,
+    cell: Cell,
 }
 
-impl Living {
+impl Lives {
     /// Where the return address is.
     fn slot(&self) -> u64 {
         self.base.wrapping_sub(8)
     }
 }
 
+/// Variables of a thread's functions that run, those of the outermost first.
+#[derive(Default)]
+pub(super) struct Living {
+    all: Vec<Lives>,
+    /// Those of the innermost function, by number: what code finds without asking.
+    innermost: Vec<Variable>,
+    /// The numbers that are there.
+    shown: Vec<u16>,
+}
+
+impl Living {
+    /// Brings what code finds up to date.
+    fn show(&mut self) {
+        for n in self.shown.drain(..) {
+            self.innermost[usize::from(n)] = Variable::ABSENT;
+        }
+        let Some(last) = self.all.last() else { return };
+        for v in self.all.iter().rev().take_while(|v| v.base == last.base) {
+            let n = usize::from(v.local);
+            if self.innermost.len() <= n {
+                self.innermost.resize(n + 1, Variable::ABSENT);
+            }
+            let (address, cell) = (v.address, v.cell);
+            self.innermost[n] = Variable { address, cell };
+            self.shown.push(v.local);
+        }
+    }
+}
 impl Table {
-    pub(super) fn renew(&mut self, program: Option<&Arc<Program>>) {
+    /// The variables of the C library and the loader are their own affair: they are judged by what they were
+    /// asked to do, and to read what is known of them takes as long as many a run.
+    pub(super) fn renew(&mut self, program: Option<&Arc<Program>>, library: &[(u64, u64)]) {
         let known = self.read.as_ref().map(Arc::as_ptr);
         if known == program.map(Arc::as_ptr) {
             return;
         }
         self.read = program.cloned();
-        self.objects = program.map(|p| p.objects()).unwrap_or_default();
+        let skip = |at: u64| library.iter().any(|(a, b)| (*a..*b).contains(&at));
+        self.objects = program.map(|p| p.objects(skip)).unwrap_or_default();
+        self.library = library.to_vec();
         self.globals.clear();
+        self.found.clear();
     }
 
     pub(super) fn name(&self, n: u16) -> &str {
@@ -82,6 +120,28 @@ impl Table {
         self.names.push(name.to_owned());
         self.by_name.insert(name.to_owned(), n);
         Some(n)
+    }
+}
+
+/// Variables that tests make up.
+#[cfg(test)]
+pub(super) const TRIED: usize = 6;
+
+#[cfg(test)]
+impl Table {
+    /// Says what is found for an instruction.
+    pub(super) fn try_out(&mut self, pc: u64, register: u16, distance: i64, found: Option<u16>) {
+        while self.locals.len() < TRIED {
+            let n = self.locals.len();
+            let name = self.number(&format!("v{n}")).expect("few of them");
+            self.locals.push(Local {
+                name,
+                offset: -16 * (n as i64 % 3),
+                size: 8 + n as u64,
+                before: 0,
+            });
+        }
+        self.found.insert((pc, register, distance), found);
     }
 }
 
@@ -128,6 +188,22 @@ impl Variables for Finder<'_> {
     }
 
     fn local(&mut self, pc: u64, register: u16, displacement: i64) -> Option<u16> {
+        let key = (pc, register, displacement);
+        if let Some(known) = self.table.found.get(&key) {
+            return *known;
+        }
+        let mut library = self.table.library.iter();
+        let found = match library.any(|(a, b)| (*a..*b).contains(&pc)) {
+            true => None,
+            false => self.find_local(pc, register, displacement),
+        };
+        self.table.found.insert(key, found);
+        found
+    }
+}
+
+impl Finder<'_> {
+    fn find_local(&mut self, pc: u64, register: u16, displacement: i64) -> Option<u16> {
         let program = self.program?;
         if !program.has_debug_info(pc) {
             return None;
@@ -172,24 +248,50 @@ impl Variables for Finder<'_> {
     }
 }
 
-impl Machine {
-    /// The block of a local variable to which a pointer is made.
-    pub(super) fn local(&mut self, address: u64, local: u16, step: u64) -> BlockId {
-        let l = &self.variables.locals[local as usize];
+/// All that a pointer to a local variable concerns.
+pub(super) struct Frames<'a> {
+    pub(super) frames: &'a mut Living,
+    /// Where the innermost function of interest returns.
+    pub(super) active: u64,
+    pub(super) table: &'a mut Table,
+    pub(super) heap: &'a mut Heap,
+    pub(super) step: u64,
+}
+
+impl Frames<'_> {
+    /// Room for all variables that have a number.
+    pub(super) fn make_room(&mut self) {
+        let (room, wanted) = (&mut self.frames.innermost, self.table.locals.len());
+        if room.len() < wanted {
+            room.resize(wanted, Variable::ABSENT);
+        }
+    }
+
+    /// A pointer to a local variable is made.
+    fn local(&mut self, address: u64, local: u16, step: u64) -> Cell {
+        let l = &self.table.locals[local as usize];
         let base = address.wrapping_sub(l.offset as u64);
-        let now = &mut self.now;
+        let all = &mut self.frames.all;
         // Functions that were left without a return. Perhaps on another stack: nothing is said of them.
-        while now.locals.last().is_some_and(|v| v.base < base) {
-            now.locals.pop();
+        let known = all.len();
+        while all.last().is_some_and(|v| v.base < base) {
+            all.pop();
         }
-        let here = now.locals.iter().rev().take_while(|v| v.base == base);
-        if let Some(v) = here.into_iter().find(|v| v.local == local) {
-            return v.block;
+        let popped = all.len() < known;
+        let here = all.iter().rev().take_while(|v| v.base == base);
+        if let Some(cell) = here.into_iter().find(|v| v.local == local).map(|v| v.cell) {
+            if popped {
+                self.frames.show();
+            }
+            return cell;
         }
-        if self.variables.made >= MOST_LOCALS {
-            return NONE;
+        if self.table.made >= MOST_LOCALS {
+            if popped {
+                self.frames.show();
+            }
+            return Cell::PLAIN;
         }
-        self.variables.made += 1;
+        self.table.made += 1;
         let block = Block {
             begin: address,
             size: l.size,
@@ -199,15 +301,63 @@ impl Machine {
             family: Family::Local,
             freed: None,
         };
-        let block = self.heap.add_variable(block, l.before);
-        now.locals.push(Living { base, local, block });
-        self.set_slot();
-        block
+        let cell = Cell::new(self.heap.add_variable(block, l.before), 0);
+        all.push(Lives {
+            base,
+            local,
+            address,
+            cell,
+        });
+        self.frames.show();
+        cell
+    }
+
+    /// From which return on something has to be done.
+    fn slot(&self) -> u64 {
+        let local = self.frames.all.last().map_or(u64::MAX, Lives::slot);
+        self.active.min(local)
+    }
+}
+
+impl jit::Keeper for Frames<'_> {
+    fn bounds(&self) -> &[jit::Bounds] {
+        self.heap.all_bounds()
+    }
+
+    fn variables(&self) -> &[Variable] {
+        &self.frames.innermost
+    }
+
+    fn variable(&mut self, address: u64, number: u32, steps: u64) -> (Cell, u64) {
+        let cell = self.local(address, number as u16, self.step + steps);
+        (cell, self.slot())
+    }
+}
+
+impl Machine {
+    fn frames(&mut self) -> Frames<'_> {
+        Frames {
+            frames: &mut self.now.frames,
+            active: self.now.active.last().map_or(u64::MAX, |a| a.slot),
+            table: &mut self.variables,
+            heap: &mut self.heap,
+            step: self.step,
+        }
+    }
+
+    /// What is known of a pointer to a local variable.
+    pub(super) fn local(&mut self, address: u64, local: u16, step: u64) -> Cell {
+        let mut frames = self.frames();
+        let cell = frames.local(address, local, step);
+        self.now.registers.slot = frames.slot();
+        cell
     }
 
     /// The function that returns through `slot` is over, and those that it called are too.
     pub(super) fn end_locals(&mut self, slot: u64, step: u64) {
-        while let Some(v) = self.now.locals.last() {
+        let frames = &mut self.now.frames;
+        let known = frames.all.len();
+        while let Some(v) = frames.all.last() {
             if v.slot() > slot {
                 break;
             }
@@ -217,16 +367,17 @@ impl Machine {
                     pointer: slot,
                     by: 0,
                 };
-                self.heap.free(v.block, freed);
+                self.heap.free(v.cell.from(), freed);
             }
-            self.now.locals.pop();
+            frames.all.pop();
+        }
+        if frames.all.len() < known {
+            frames.show();
         }
     }
 
     /// From which return on something has to be done.
     pub(super) fn set_slot(&mut self) {
-        let active = self.now.active.last().map_or(u64::MAX, |a| a.slot);
-        let local = self.now.locals.last().map_or(u64::MAX, Living::slot);
-        self.now.registers.slot = active.min(local);
+        self.now.registers.slot = self.frames().slot();
     }
 }
