@@ -107,7 +107,7 @@ fn measure_each<'a, R>(
     measure: impl Fn(&Workload) -> Result<R>,
 ) -> (Vec<R>, Vec<String>) {
     let (mut rows, mut failed) = (Vec::new(), Vec::new());
-    for workload in workloads.into_iter().filter(|w| flags.selects(w.name)) {
+    for workload in workloads.into_iter().filter(|w| flags.names(w.name)) {
         eprintln!("{}", workload.name);
         match measure(workload) {
             Ok(row) => rows.push(row),

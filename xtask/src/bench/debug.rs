@@ -271,7 +271,7 @@ pub(super) fn run(rest: &[String]) -> Result<bool> {
     let command: [OsString; 1] = [program.clone().into()];
     let steps = record(&command, &wherefore, &recordings, place.path(), "debug")?;
     let (mut rows, mut complete) = (Vec::new(), true);
-    for task in TASKS.iter().filter(|t| flags.selects(t.name)) {
+    for task in TASKS.iter().filter(|t| flags.names(t.name)) {
         eprintln!("{}", task.name);
         let script = |ours: bool| -> Result<PathBuf> {
             let file = place

@@ -94,7 +94,7 @@ pub(super) fn run(rest: &[String]) -> Result<bool> {
     let program = compile::program(source, &Facts::parse(&text)?, Variant::FAST)?;
     let place = tempfile::Builder::new().prefix("bench-").tempdir()?;
     let mut rows = Vec::new();
-    for length in LENGTHS.iter().filter(|l| flags.selects(l.name)) {
+    for length in LENGTHS.iter().filter(|l| flags.names(l.name)) {
         let &Length {
             name, gigabytes, ..
         } = length;

@@ -42,7 +42,7 @@ pub(super) fn run(rest: &[String]) -> Result<bool> {
     }
     let place = tempfile::Builder::new().prefix("bench-").tempdir()?;
     let mut rows = Vec::new();
-    for (name, source, computes) in PROGRAMS.into_iter().filter(|p| flags.selects(p.0)) {
+    for (name, source, computes) in PROGRAMS.into_iter().filter(|p| flags.names(p.0)) {
         eprintln!("{name}");
         let source = Path::new("xtask/bench/threads").join(source);
         let facts = Facts::parse(&fs::read_to_string(&source)?)?;

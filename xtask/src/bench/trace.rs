@@ -3,7 +3,7 @@
 //! `crates/flow/benches/trace.rs` measures one program. The inputs are a tenth of those of `bench engine`, because
 //! the tape is kept in memory. What the peers do for each instruction takes them so long that they get less again:
 //! lackey a hundredth, and gdb three seconds, counted in instructions from `main` on. So that these can be
-//! compared, all are divided by the instructions that they went through.
+//! compared, all are divided by the instructions that they went through. `--alone` leaves the peers out.
 
 use super::workloads::{self, Workload};
 use super::{Cost, environment, geometric_mean, left_out, measure_each, record, show, time, worst};
@@ -87,7 +87,7 @@ struct Tools {
 }
 
 pub(super) fn run(rest: &[String]) -> Result<bool> {
-    let flags = Flags::parse(rest, &["--json", "--runs"])?;
+    let flags = Flags::parse(rest, &["--json", "--runs", "--alone"])?;
     install::missing_programs();
     for name in ["valgrind", "gdb", "zstd"] {
         if tool::find_program(name).is_none() {
@@ -100,9 +100,9 @@ pub(super) fn run(rest: &[String]) -> Result<bool> {
         bench: tool::bench("flow", "trace")?,
         wherefore: tool::wherefore()?,
         valgrind: None,
-        gdb: tool::find_program("gdb"),
+        gdb: tool::find_program("gdb").filter(|_| !flags.alone),
     };
-    if let Some(valgrind) = tool::find_program("valgrind") {
+    if let Some(valgrind) = tool::find_program("valgrind").filter(|_| !flags.alone) {
         let hello = workloads.iter().find(|workload| workload.start_only);
         let hello = hello.context("there is no workload that only starts")?;
         let (cpu, steps) = lackey(hello, &valgrind, &tools.wherefore, place.path())?;
