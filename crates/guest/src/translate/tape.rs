@@ -342,8 +342,9 @@ impl Taping {
         code.save(to, saved(to));
         code.lea_based(to, self.cursor, 0);
         code.load(self.cursor, saved(self.cursor));
+        // Between two others, the slot of home is as stale as it was.
+        self.home_saved |= self.cursor == HOME || to == HOME;
         self.cursor = to;
-        self.home_saved = true;
     }
 
     fn slot(&mut self) -> u8 {
