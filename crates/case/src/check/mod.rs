@@ -13,7 +13,7 @@ mod watch;
 
 pub use chain::{Chain, Hop};
 pub use events::{AbstractEvent, EventKind};
-pub use report::{BlockReport, Fault, LeakedBlocks, Site};
+pub use report::{Amount, BlockReport, Fault, LeakedBlocks, Site};
 pub(crate) use select::rules;
 pub use select::{RuleFile, RuleReport, RulesReport, RulesRequest};
 

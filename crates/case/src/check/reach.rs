@@ -5,6 +5,7 @@
 //! a pointer hides a leak, but a pointer in disguise is not the only reason for a report.
 
 use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use guest::Replay;
 use rules::eval::Contents;
@@ -27,11 +28,12 @@ impl Contents for Held<'_> {
     }
 }
 
-/// All blocks that can be found from what the guest has.
+/// All blocks that can be found from what the guest has; not all once `user` wants an end to it.
 pub(crate) fn reachable(
     replay: &mut Replay,
     heap: &Heap,
     step: u64,
+    user: &AtomicBool,
 ) -> Result<HashSet<BlockId>, guest::Error> {
     let mut live: Vec<(u64, u64, BlockId)> = heap
         .all()
@@ -82,7 +84,7 @@ pub(crate) fn reachable(
             Some(rsp) if is_stack => rsp & !7,
             _ => m.start,
         };
-        while at < m.end {
+        while at < m.end && !user.load(Ordering::Relaxed) {
             let n = (m.end - at).min(buffer.len() as u64) as usize;
             let got = replay.read(at, &mut buffer[..n]);
             for (i, word) in buffer[..got].chunks_exact(8).enumerate() {
@@ -102,7 +104,7 @@ pub(crate) fn reachable(
     while let Some(n) = todo.pop() {
         let (begin, end, _) = live[n];
         let mut at = begin.next_multiple_of(8);
-        while at < end {
+        while at < end && !user.load(Ordering::Relaxed) {
             let n = (end - at).min(buffer.len() as u64) as usize;
             let got = replay.read(at, &mut buffer[..n]);
             for word in buffer[..got].chunks_exact(8) {

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use rules::eval::Value;
-use rules::heap::{BlockId, DIFFERENCE, Family};
+use rules::heap::{BlockId, DIFFERENCE, Family, Heap};
 use rules::machine::{Redex, Suspect};
 use rules::term::{Checked, Slot};
 use serde::Serialize;
@@ -30,8 +30,10 @@ pub struct Fault {
     pub at: Site,
     /// The block that the pointer came from.
     pub block: Option<BlockReport>,
-    /// Of leaks: all of them.
+    /// Of leaks: where the blocks were made. Of very many, some are looked at.
     pub leaks: Vec<LeakedBlocks>,
+    /// Of leaks: how many there are beside those.
+    pub further_leaks: Amount,
     pub chains: Vec<Chain>,
 }
 
@@ -57,6 +59,13 @@ pub struct BlockReport {
     pub allocated: Option<Site>,
     pub freed_by: Option<String>,
     pub freed: Option<Site>,
+}
+
+/// So many blocks, with so many bytes together.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct Amount {
+    pub blocks: u64,
+    pub bytes: u64,
 }
 
 /// Blocks that were lost, from one place.
@@ -86,10 +95,11 @@ pub(crate) fn faults(
                 .condition
                 .has(|t| matches!(t, rules::term::Term::Pointed(_)));
             let reachable = match asks {
-                true => reach::reachable(&mut w.replay, &w.machine.heap, s.step)
+                true => reach::reachable(&mut w.replay, &w.machine.heap, s.step, &w.user)
                     .map_err(|e| w.wrong(e))?,
                 false => Default::default(),
             };
+            w.go_on()?;
             let held = Held {
                 replay: &w.replay,
                 reachable,
@@ -156,7 +166,7 @@ fn fault(
     request: &CheckRequest,
 ) -> Result<Fault, Error> {
     let block = block_of(w, s, rule);
-    let leaks = leaks(w, culprits)?;
+    let (leaks, further_leaks) = leaks(w, culprits)?;
     let block_report = match block {
         Some(id) if leaks.is_empty() => Some(describe(w, id, address(s), s.step)?),
         _ => None,
@@ -177,16 +187,17 @@ fn fault(
     Ok(Fault {
         rule: rule.name.clone(),
         class,
-        message: message(s, &leaks, &detail),
+        message: message(s, &leaks, further_leaks, &detail),
         step: s.step,
         at,
         block: block_report,
         leaks,
+        further_leaks,
         chains,
     })
 }
 
-fn message(s: &Suspect, leaks: &[LeakedBlocks], detail: &str) -> String {
+fn message(s: &Suspect, leaks: &[LeakedBlocks], further: Amount, detail: &str) -> String {
     let done = match &s.what {
         Redex::Access {
             address,
@@ -210,8 +221,8 @@ fn message(s: &Suspect, leaks: &[LeakedBlocks], detail: &str) -> String {
         Redex::Return { function, result } => format!("{function} returns {result:#x}"),
         Redex::End if leaks.is_empty() => "the program ends".to_owned(),
         Redex::End => {
-            let blocks: u64 = leaks.iter().map(|l| l.blocks).sum();
-            let bytes: u64 = leaks.iter().map(|l| l.bytes).sum();
+            let blocks = further.blocks + leaks.iter().map(|l| l.blocks).sum::<u64>();
+            let bytes = further.bytes + leaks.iter().map(|l| l.bytes).sum::<u64>();
             let s = if blocks == 1 { "" } else { "s" };
             format!("{bytes} bytes in {blocks} block{s} when the program ends")
         }
@@ -288,15 +299,33 @@ fn describe(
     })
 }
 
-/// Leaked blocks by where they were made.
-fn leaks(w: &mut Watched, culprits: &[BlockId]) -> Result<Vec<LeakedBlocks>, Error> {
-    /// Stacks that are shown; each costs a visit.
+/// Takes `most` of the blocks, of each kind at least one as far as that goes, and leaves the others. Blocks of one
+/// size from one function are mostly from one place.
+fn samples(heap: &Heap, blocks: &[BlockId], most: usize) -> (Vec<BlockId>, Vec<BlockId>) {
+    let mut kinds = HashSet::new();
+    let (mut first, rest): (Vec<BlockId>, Vec<BlockId>) = blocks.iter().partition(|id| {
+        let b = heap.block(**id);
+        kinds.insert((b.by, b.size))
+    });
+    first.extend(rest);
+    let others = first.split_off(most.min(first.len()));
+    (first, others)
+}
+
+/// Leaked blocks by where they were made, and how many are not among those.
+fn leaks(w: &mut Watched, culprits: &[BlockId]) -> Result<(Vec<LeakedBlocks>, Amount), Error> {
+    /// Blocks that are looked at; each costs a visit to where it was made.
     const MOST: usize = 200;
     let mut out: Vec<(Vec<u64>, LeakedBlocks)> = Vec::new();
     // In the order in which they were made, so that the way to the next is short.
-    let mut culprits: Vec<BlockId> = culprits.iter().copied().take(MOST).collect();
-    culprits.sort_unstable_by_key(|id| w.machine.heap.block(*id).born);
-    for id in culprits {
+    let (mut looked_at, others) = samples(&w.machine.heap, culprits, MOST);
+    let mut further = Amount::default();
+    for id in others {
+        further.blocks += 1;
+        further.bytes += w.machine.heap.block(id).size;
+    }
+    looked_at.sort_unstable_by_key(|id| w.machine.heap.block(*id).born);
+    for id in looked_at {
         let b = w.machine.heap.block(id).clone();
         let allocated = site(w, b.born)?;
         let pcs: Vec<u64> = allocated.stack.frames.iter().map(|f| f.pc).collect();
@@ -321,7 +350,7 @@ fn leaks(w: &mut Watched, culprits: &[BlockId]) -> Result<Vec<LeakedBlocks>, Err
     }
     let mut list: Vec<LeakedBlocks> = out.into_iter().map(|(_, l)| l).collect();
     list.sort_by_key(|l| std::cmp::Reverse(l.bytes));
-    Ok(list)
+    Ok((list, further))
 }
 
 /// Where the chains of a rule begin.

@@ -36,7 +36,7 @@ pub(crate) struct Watched {
     /// Executable mappings, and what they say: of the moment that was looked at last.
     there: Option<(Modules, Rc<Program>)>,
     /// Somebody wants an end to it.
-    user: Arc<AtomicBool>,
+    pub(super) user: Arc<AtomicBool>,
 }
 
 /// How a run is watched.

@@ -100,6 +100,15 @@ fn one(out: &mut String, f: &Fault, report: &CheckReport, paint: Paint) {
     for l in &f.leaks {
         leak(out, l, paint);
     }
+    let further = f.further_leaks;
+    if further.blocks > 0 {
+        let _ = writeln!(
+            out,
+            "\nand {} bytes in {} blocks more, of the same sizes; it was not looked up where they were allocated",
+            number(further.bytes),
+            number(further.blocks)
+        );
+    }
     for c in &f.chains {
         chain(out, c, paint);
     }
