@@ -1,5 +1,11 @@
 //! The crash report: what killed the guest, and where.
 
+use std::cell::{Cell, RefCell};
+use std::path::Path;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use guest::Until;
 use iced_x86::{FlowControl, Instruction, Mnemonic, OpKind};
 use image::Registers;
 use serde::Serialize;
@@ -44,7 +50,64 @@ pub struct Sent {
     pub by_pid: i32,
 }
 
-pub(crate) fn report(recording: &str, crash: &guest::Crash<'_>) -> CrashReport {
+/// Looks at a guest in the moment of its crash.
+#[derive(Clone, Default)]
+pub(crate) struct Witness {
+    seen: Rc<RefCell<Option<Seen>>>,
+    took: Rc<Cell<Duration>>,
+}
+
+struct Seen {
+    report: CrashReport,
+    /// The step of the branch that led to where there is no code, if all depends on which that was.
+    branch: Option<u64>,
+}
+
+impl Witness {
+    pub(crate) fn look(&self, recording: &str) -> impl FnMut(&guest::Crash<'_>) + 'static {
+        let (witness, recording) = (self.clone(), recording.to_owned());
+        move |crash| {
+            let begun = Instant::now();
+            let report = report(&recording, crash, None);
+            let explained = report.jumped_to.is_some();
+            let branch = crash.branched_at.filter(|_| !explained);
+            *witness.seen.borrow_mut() = Some(Seen { report, branch });
+            witness.took.set(begun.elapsed());
+        }
+    }
+
+    /// How long it took to look.
+    pub(crate) fn took(&self) -> Duration {
+        self.took.get()
+    }
+
+    /// What was seen. Which branch led astray is not written down while the guest runs; where the stack does not
+    /// tell, the recording is run again up to it. If that cannot be done, or somebody interrupts it, the report says
+    /// less.
+    pub(crate) fn report(&self, folder: &Path) -> Option<CrashReport> {
+        let Seen { report, branch } = self.seen.take()?;
+        let again = branch.and_then(|step| again(&report.recording, folder, step).ok());
+        Some(again.flatten().unwrap_or(report))
+    }
+}
+
+/// The crash once more, with the branch at `step` in view.
+fn again(recording: &str, folder: &Path, step: u64) -> Result<Option<CrashReport>, guest::Error> {
+    let mut replay = guest::Replay::open(folder, Box::new(|_, _| ()))?;
+    crate::on_interrupt(&replay.interrupter());
+    replay.run(&Until::step(step))?;
+    let from = replay.regs().rip;
+    let seen = Rc::new(RefCell::new(None));
+    replay.on_crash({
+        let (seen, recording) = (seen.clone(), recording.to_owned());
+        move |crash| *seen.borrow_mut() = Some(report(&recording, crash, Some(from)))
+    });
+    replay.run(&Until::end())?;
+    Ok(seen.take())
+}
+
+/// `from` is the branch that led here, if there is no code here.
+fn report(recording: &str, crash: &guest::Crash<'_>, from: Option<u64>) -> CrashReport {
     let read = |addr: u64, buf: &mut [u8]| crash.read(addr, buf);
     let m = Moment::new(
         crash.step,
@@ -63,7 +126,7 @@ pub(crate) fn report(recording: &str, crash: &guest::Crash<'_>) -> CrashReport {
     let is_fault_code = si_code > 0 && si_code != 0x80;
     let sent = (si_code <= 0).then(|| Sent { by_pid: word(16) });
 
-    let jump = jump(&m, crash.branched_from);
+    let jump = jump(&m, from);
     let (mut position, cause) = match &jump {
         Some(j) => (
             position::at(&m, &j.before, j.scan_from),
@@ -192,14 +255,13 @@ struct Jump {
     scan_from: Option<u64>,
 }
 
-/// The branch that led to where the guest stands, if there is no code. The engine knows the last
-/// indirect one; a direct call is found by what it pushed.
-fn jump(m: &Moment<'_>, indirect: u64) -> Option<Jump> {
-    let target = m.regs.rip;
-    if m.is_code(target) {
+/// The branch that led to where the guest stands, if there is no code: the one at `from`, or a call, which is found
+/// by what it pushed.
+fn jump(m: &Moment<'_>, from: Option<u64>) -> Option<Jump> {
+    if m.is_code(m.regs.rip) {
         return None;
     }
-    let last = (indirect != 0).then(|| decode(m, indirect)).flatten();
+    let last = from.and_then(|pc| decode(m, pc));
     let call = || m.word(m.regs.rsp).and_then(|pc| frames::call_before(m, pc));
     last.and_then(|insn| branch(m, &insn))
         .or_else(|| call().and_then(|insn| branch(m, &insn)))
@@ -232,15 +294,9 @@ fn branch(m: &Moment<'_>, insn: &Instruction) -> Option<Jump> {
         FlowControl::IndirectCall => {
             let pushed = m.word(before.rsp);
             before.rsp = before.rsp.wrapping_add(8);
-            pushed == Some(insn.next_ip())
+            pushed == Some(insn.next_ip()) && operand(m, insn, &before) == Some(target)
         }
-        FlowControl::IndirectBranch => match insn.op0_kind() {
-            OpKind::Register => access::register(&before, insn.op0_register()) == Some(target),
-            _ => {
-                let at = access::operands(insn, &before);
-                at.first().and_then(|a| m.word(a.address)) == Some(target)
-            }
-        },
+        FlowControl::IndirectBranch => operand(m, insn, &before) == Some(target),
         _ => false,
     };
     leads_here.then_some(Jump {
@@ -248,6 +304,17 @@ fn branch(m: &Moment<'_>, insn: &Instruction) -> Option<Jump> {
         before,
         scan_from,
     })
+}
+
+/// Where an indirect branch leads.
+fn operand(m: &Moment<'_>, insn: &Instruction, before: &Registers) -> Option<u64> {
+    match insn.op0_kind() {
+        OpKind::Register => access::register(before, insn.op0_register()),
+        _ => {
+            let at = access::operands(insn, before);
+            at.first().and_then(|a| m.word(a.address))
+        }
+    }
 }
 
 impl Jump {

@@ -2,14 +2,13 @@
 
 use std::cell::RefCell;
 use std::rc::Rc;
-use std::time::Instant;
 
 use guest::{Halt, Until};
 use serde::Serialize;
 
 use crate::Error;
 use crate::cost::{Clock, Cost};
-use crate::crash::{self, CrashReport};
+use crate::crash::{CrashReport, Witness};
 use crate::meta::{Ended, Figures};
 use crate::moment::Moment;
 use crate::position::{self, Position};
@@ -103,16 +102,8 @@ pub(crate) fn replay(
     // The engine keeps the tool alive through these; here they end the replay.
     let interrupt = replay.interrupter();
     crate::on_interrupt(&interrupt);
-    let crash: Rc<RefCell<Option<CrashReport>>> = Rc::default();
-    let reporting = Rc::new(RefCell::new(clock.reporting));
-    replay.on_crash({
-        let (crash, name, reporting) = (crash.clone(), name.clone(), reporting.clone());
-        move |c| {
-            let begun = Instant::now();
-            *crash.borrow_mut() = Some(crash::report(&name, c));
-            *reporting.borrow_mut() = begun.elapsed();
-        }
-    });
+    let witness = Witness::default();
+    replay.on_crash(witness.look(&name));
     let deadlock: Rc<RefCell<Option<DeadlockReport>>> = Rc::default();
     replay.on_deadlock({
         let (deadlock, name) = (deadlock.clone(), name.clone());
@@ -146,7 +137,7 @@ pub(crate) fn replay(
     figures.steps = replay.step().map_err(wrong)?;
     // The guest's time is known once it is gone.
     drop(replay);
-    clock.reporting = *reporting.borrow();
+    clock.reporting = witness.took();
     if let (ReplayEnd::Ended(_), Some(to)) = (&end, request.to)
         && to > figures.steps
     {
@@ -160,7 +151,7 @@ pub(crate) fn replay(
         end,
         figures,
         cost: clock.stop(),
-        crash: crash.take(),
+        crash: witness.report(&folder),
         deadlock: deadlock.take(),
     })
 }

@@ -7,13 +7,13 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
 
 use crate::Error;
 use crate::cost::{Clock, Cost};
-use crate::crash::{self, CrashReport};
+use crate::crash::{CrashReport, Witness};
 use crate::limit::Limit;
 use crate::meta::{self, Ended, Figures, Meta};
 use crate::program;
@@ -94,16 +94,8 @@ pub(crate) fn run(
         },
     })?;
     place.keep();
-    let crash: Rc<RefCell<Option<CrashReport>>> = Rc::default();
-    let reporting = Rc::new(RefCell::new(clock.reporting));
-    recorder.on_crash({
-        let (crash, name, reporting) = (crash.clone(), name.clone(), reporting.clone());
-        move |c| {
-            let begun = Instant::now();
-            *crash.borrow_mut() = Some(crash::report(&name, c));
-            *reporting.borrow_mut() = begun.elapsed();
-        }
-    });
+    let witness = Witness::default();
+    recorder.on_crash(witness.look(&name));
     recorder.schedule(&how);
     let deadlock: Rc<RefCell<Option<DeadlockReport>>> = Rc::default();
     recorder.on_deadlock({
@@ -128,7 +120,7 @@ pub(crate) fn run(
     })?;
     let result = recorder.run();
     let timed_out = limit.is_some_and(Limit::stop);
-    clock.reporting = *reporting.borrow();
+    clock.reporting = witness.took();
     let cost = clock.stop();
     meta.cost = Some(cost.clone());
     match result {
@@ -148,7 +140,7 @@ pub(crate) fn run(
                 figures,
                 cost,
                 notes: done.notes,
-                crash: crash.take(),
+                crash: witness.report(&place.folder),
                 deadlock: deadlock.take(),
             })
         }

@@ -154,6 +154,19 @@ fn jump_into_data() {
 }
 
 #[test]
+fn jump_through_a_bad_entry() {
+    let g = "crash/wild_tail.c";
+    check(
+        g,
+        11,
+        &[
+            "`dispatch` jumped to 0x1234567, which is not code".into(),
+            at(g, "MARK: fault"),
+        ],
+    );
+}
+
+#[test]
 fn call_of_a_null_pointer() {
     let g = "crash/null_call.c";
     check(

@@ -174,8 +174,8 @@ pub(crate) struct Engine {
     pub(crate) epoch: u64,
     /// The guest believes that it blocks SIGTRAP.
     pub(crate) trap_blocked: bool,
-    /// Source of the last indirect branch that missed.
-    pub(crate) last_branch: u64,
+    /// The step of the last indirect branch that the engine has seen.
+    pub(crate) last_branch: Option<u64>,
     tape: self::tape::Tape,
 }
 
@@ -185,7 +185,7 @@ pub(crate) struct Kept {
     regs: UserRegs,
     dispositions: Dispositions,
     trap_blocked: bool,
-    last_branch: u64,
+    last_branch: Option<u64>,
     protected: FxHashMap<u64, Protection>,
     regions: usize,
     epoch: u64,
@@ -330,7 +330,7 @@ impl Engine {
             last_fault: LastFault::default(),
             epoch: 0,
             trap_blocked: false,
-            last_branch: 0,
+            last_branch: None,
             tape: self::tape::Tape::default(),
         })
     }

@@ -97,8 +97,6 @@ pub(crate) mod slot {
     pub(crate) const TAPE: u32 = 0x20;
     /// For each general register, the guest's own value while it holds the cursor of the tape.
     pub(crate) const TAPE_REGISTERS: u32 = 0x600;
-    /// Point id of the last indirect branch, so that a wild jump can be traced to its source.
-    pub(crate) const SOURCE: u32 = 0x30;
     /// Where translated code goes on after a system call.
     pub(crate) const CONTINUE: u32 = 0x38;
     pub(crate) const RSP: u32 = 0x40;

@@ -170,8 +170,8 @@ pub struct Crash<'a> {
     pub thread: ThreadId,
     /// All threads that live, this one among them.
     pub threads: Vec<ThreadView>,
-    /// The indirect branch that led to where there is no code; 0 if that is not what happened.
-    pub branched_from: u64,
+    /// The step of the indirect branch that led to where there is no code, if that may be what happened.
+    pub branched_at: Option<u64>,
     pub mappings: Vec<Mapping>,
     /// Where the contents of mapped files can be read, by the name in `mappings`.
     pub stored: &'a HashMap<PathBuf, PathBuf>,
@@ -196,7 +196,7 @@ impl<'a> Crash<'a> {
             regs: engine.regs,
             thread: engine.threads.current,
             threads,
-            branched_from: if no_code { engine.last_branch } else { 0 },
+            branched_at: engine.last_branch.filter(|_| no_code),
             mappings: engine.maps.list.clone(),
             stored: names,
             engine,

@@ -46,7 +46,7 @@ impl Engine {
                     self.regs.rip = target;
                     self.stats.indirect_misses += 1;
                     let Some(id) = self.block_at(target, true)? else {
-                        self.last_branch = self.branch_source()?;
+                        self.last_branch = self.step()?.checked_sub(1);
                         return Ok(Stop::NoCode);
                     };
                     self.cache.make_indirect(id);
@@ -75,7 +75,7 @@ impl Engine {
                             self.stats.exits += 1;
                             let generation = self.cache.generation;
                             let Some(to) = self.block_at(target, false)? else {
-                                self.last_branch = 0;
+                                self.last_branch = None;
                                 return Ok(Stop::NoCode);
                             };
                             // Translating may have emptied the cache, and the exit with it.
@@ -111,9 +111,7 @@ impl Engine {
                             self.regs.rip = pc;
                             return Ok(Stop::Armed);
                         }
-                        Point::Branch { .. }
-                        | Point::Bound { .. }
-                        | Point::BoundIndirect { .. } => {
+                        Point::Bound { .. } | Point::BoundIndirect { .. } => {
                             return Err(Error::Internal(format!("stopped at {point:?}")));
                         }
                     }
@@ -134,15 +132,6 @@ impl Engine {
                 }
             }
         }
-    }
-
-    /// The guest address of the indirect branch that was executed last.
-    pub(crate) fn branch_source(&self) -> Result<u64, Error> {
-        let id = self.slot(slot::SOURCE)? as u32;
-        Ok(match self.cache.points.get(id as usize) {
-            Some(&Point::Branch { pc }) => pc,
-            _ => 0,
-        })
     }
 
     /// Takes the guest back to the moment before the system call that it has stopped for.
@@ -359,10 +348,10 @@ impl Engine {
                 }
                 Point::BoundIndirect { executed } => {
                     let target = self.regs.rcx;
-                    self.last_branch = block.insns.last().map_or(0, |i| i.pc);
                     self.restore_pair()?;
                     self.regs.rip = target;
                     self.add_steps(u64::from(executed))?;
+                    self.last_branch = self.step()?.checked_sub(1);
                     return Ok(Stop::Boundary);
                 }
                 other => {

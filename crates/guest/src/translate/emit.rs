@@ -67,13 +67,6 @@ impl Code {
         self.raw(&[n as u8]);
     }
 
-    /// `mov dword gs:[slot], value`
-    pub(crate) fn store_imm32(&mut self, slot: u32, value: u32) {
-        self.raw(&[0x65, 0xc7, 0x04, 0x25]);
-        self.u32(slot);
-        self.u32(value);
-    }
-
     /// `movzx ecx, byte gs:[slot]`
     pub(crate) fn load_byte_ecx(&mut self, slot: u32) {
         self.raw(&[0x65, 0x0f, 0xb6, 0x0c, 0x25]);
@@ -302,7 +295,6 @@ mod tests {
         check(|c| c.save(Gpr::R11, 0x38), "mov gs:[38h],r11");
         check(|c| c.load(Gpr(15), 0x10), "mov r15,gs:[10h]");
         check(|c| c.add_slot(0x20, 5), "add qword ptr gs:[20h],5");
-        check(|c| c.store_imm32(0x30, 77), "mov dword ptr gs:[30h],4Dh");
         check(|c| c.load_byte_ecx(0x27), "movzx ecx,byte ptr gs:[27h]");
         check(|c| c.add_rcx(9), "lea rcx,[rcx+9]");
         check(|c| c.add_rcx_rdx(), "lea rcx,[rcx+rdx]");

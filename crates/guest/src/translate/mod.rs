@@ -71,8 +71,6 @@ pub(crate) enum Point {
     Special { pc: u64, uncounted: i32 },
     /// An armed stop has counted down.
     Armed { pc: u64 },
-    /// Source of an indirect branch; never stopped at, named by `slot::SOURCE`.
-    Branch { pc: u64 },
     /// A bounded run has come to `pc` after `executed` instructions.
     Bound { pc: u64, executed: u32 },
     /// A bounded run ended in an indirect branch, target in rcx; rcx and rdx are saved.
@@ -432,14 +430,14 @@ impl Translator<'_> {
                 self.code.load_return_address();
                 self.save_rdx();
                 self.code.add_rsp(8 + i32::from(pop));
-                self.indirect(insn.pc, i);
+                self.indirect(i);
             }
             Flow::IndirectJump => {
                 self.load_target(insn);
                 let uncounted = if counts_late { -1 } else { uncounted };
                 self.note(insn.pc, uncounted, Saved::RCX);
                 self.save_rdx();
-                self.indirect(insn.pc, i);
+                self.indirect(i);
             }
             Flow::IndirectCall => {
                 self.load_target(insn);
@@ -447,7 +445,7 @@ impl Translator<'_> {
                 self.save_rdx();
                 self.note(insn.pc, uncounted, Saved::RCX_RDX);
                 self.push_return(next);
-                self.indirect(insn.pc, i);
+                self.indirect(i);
             }
             Flow::Syscall => {
                 self.settle();
@@ -522,7 +520,7 @@ impl Translator<'_> {
         self.code.raw(&out.code_buffer);
     }
 
-    fn indirect(&mut self, pc: u64, i: usize) {
+    fn indirect(&mut self, i: usize) {
         self.end_record(i + 1);
         if self.request.bounded {
             let p = self.point(Point::BoundIndirect {
@@ -532,15 +530,7 @@ impl Translator<'_> {
             return;
         }
         self.code.low_half_to_edx();
-        self.branch_source(pc);
         self.code.jump_table(self.request.layout.table());
-    }
-
-    /// Notes which indirect branch is being executed.
-    fn branch_source(&mut self, pc: u64) {
-        let p = self.point(Point::Branch { pc });
-        let id = self.id(p);
-        self.code.store_imm32(slot::SOURCE, id);
     }
 
     /// Pushes the guest's return address. (Pushing it by a host `call`, so that the CPU predicts the
