@@ -128,6 +128,7 @@ pub(super) fn caught(
             places.collect::<Vec<_>>().join(", ")
         );
     }
+    effort(shelf, fault)?;
     if let Some((name, line)) = wanted.cause {
         let chains = fault["chains"].as_array().unwrap_or(&empty);
         let mut hops = chains.iter().flat_map(|c| c["hops"].as_array()).flatten();
@@ -137,6 +138,37 @@ pub(super) fn caught(
         }
     }
     Ok(complaints)
+}
+
+/// What somebody who looks for the cause has to go through, as Table 3 of the paper on these rules counts it: all
+/// instructions back to where the chains begin, those of the slice from the fault, or those of the longest chain.
+fn effort(shelf: &Shelf, fault: &Value) -> Result<()> {
+    let empty = Vec::new();
+    let chains = fault["chains"].as_array().unwrap_or(&empty);
+    let hops = chains.iter().flat_map(|c| c["hops"].as_array()).flatten();
+    let first = hops.filter_map(|h| h["step"].as_u64()).min();
+    let longest = chains
+        .iter()
+        .filter_map(|c| c["instructions"].as_u64())
+        .max();
+    let (Some(first), Some(longest), Some(step)) = (first, longest, fault["step"].as_u64()) else {
+        return Ok(());
+    };
+    let report = shelf.path("slice.json");
+    let report = report.to_str().context("a path that is text")?;
+    let at = step.to_string();
+    let sliced = shelf.ask(&["slice", "--json", "--at", &at, "-o", report])?;
+    if !sliced.status.success() {
+        bail!("slice: {}", String::from_utf8_lossy(&sliced.stderr));
+    }
+    let facts: Value = serde_json::from_slice(&fs::read(report)?)?;
+    println!(
+        "  instructions to look at: {} from the fault back to where the chains begin (Table 3: 74 to 270,544), {} in \
+         the slice (7 to 135,366), {longest} in the longest chain (1 to 16)",
+        step.saturating_sub(first),
+        facts["figures"]["instructions"],
+    );
+    Ok(())
 }
 
 /// No rule finds anything in what is right.
