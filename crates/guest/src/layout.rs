@@ -155,20 +155,27 @@ pub(crate) mod seen {
 
 /// The word that tells the system-call stub what it may do with a call: bit 0 it may run it;
 /// bits 4..8 the argument that receives memory, 15 for none; bits 8..12 the argument that bounds
-/// the number of bytes, 15 for a fixed number; bits 32.. that number.
+/// the number of bytes, 15 for a fixed number; bits 12..16 the argument with the flags of an open, which the tracer
+/// wants to see if it is not for reading, 15 for none; bits 32.. that number.
 pub(crate) mod class {
     pub(crate) const FAST: u64 = 1;
     pub(crate) const NONE: u64 = 15;
     /// Larger transfers are left to the tracer.
     pub(crate) const MAX_BYTES: u32 = 0x1_0000;
 
+    const fn word(to: u64, bound: u64, flags: u64, len: u32) -> u64 {
+        FAST | to << 4 | bound << 8 | flags << 12 | (len as u64) << 32
+    }
     pub(crate) fn no_writes() -> u64 {
-        FAST | NONE << 4 | NONE << 8
+        word(NONE, NONE, NONE, 0)
+    }
+    pub(crate) fn opens(flags: u8) -> u64 {
+        word(NONE, NONE, flags.into(), 0)
     }
     pub(crate) fn fixed(arg: u8, len: u32) -> u64 {
-        FAST | u64::from(arg) << 4 | NONE << 8 | u64::from(len) << 32
+        word(arg.into(), NONE, NONE, len)
     }
     pub(crate) fn returned(arg: u8, bound: u8) -> u64 {
-        FAST | u64::from(arg) << 4 | u64::from(bound) << 8
+        word(arg.into(), bound.into(), NONE, 0)
     }
 }

@@ -16,6 +16,9 @@
 //! can be trusted: a store through a mapping changes them only if the page was clean, so they must be older than the
 //! kernel leaves pages dirty, and in memory file systems they do not change at all.
 //!
+//! A guest that opens its own `/proc/self/mem` to write it is such an other: from then on each call is a stop, and
+//! what it writes there is an effect of the call.
+//!
 //! Rejected: mapping the same memory in the recorder (anonymous memory has no name to open) and
 //! the kernel's dirty bits (they know nothing of other writers). What another process writes
 //! between two system calls and the guest reads before the next one is not recorded: finding that
@@ -58,6 +61,8 @@ pub(crate) struct Outside {
     /// Objects that were copied when they were first mapped, and whose files have not changed since; `None` for one
     /// that has, or may have.
     still: FxHashMap<(u64, u64), Option<Still>>,
+    /// The guest has opened its own memory as a file that it can write.
+    own_memory: bool,
 }
 
 struct Watched {
@@ -192,7 +197,7 @@ impl Fresh {
 
 impl Outside {
     pub(crate) fn watching(&self) -> bool {
-        !self.watched.is_empty()
+        !self.watched.is_empty() || self.own_memory
     }
 
     /// A child comes into being that inherits all shared mappings.
@@ -324,12 +329,15 @@ impl Recorder {
         file: Option<&FileRef>,
     ) -> Result<Vec<(u64, Vec<u8>)>, Error> {
         let fresh = self.note_shared(call, ret, file)?;
-        if !self.outside.active {
-            return Ok(Vec::new());
+        let mut writes = Vec::new();
+        if self.outside.active {
+            let large = self.outside.watched.iter().any(|w| w.large);
+            let wrote = large.then(|| self.engine.wrote(call, ret)).flatten();
+            writes = self.outside.compare(&self.engine, &fresh, wrote.as_ref());
         }
-        let large = self.outside.watched.iter().any(|w| w.large);
-        let wrote = large.then(|| self.engine.wrote(call, ret)).flatten();
-        let writes = self.outside.compare(&self.engine, &fresh, wrote.as_ref());
+        if self.outside.own_memory {
+            writes.extend(self.engine.wrote_itself(call, ret));
+        }
         for (at, bytes) in &writes {
             self.engine.code_changed(*at, bytes.len() as u64)?;
         }
@@ -397,6 +405,13 @@ impl Recorder {
                 let end = at.saturating_add(size);
                 self.outside.seen.retain(|&p, _| p < at || p >= end);
             }
+            libc::SYS_open | libc::SYS_openat | libc::SYS_openat2 | libc::SYS_creat => {
+                if self.engine.is_own_memory(ret as i32) && self.engine.can_write(ret as i32) {
+                    self.outside.own_memory = true;
+                    self.choose_classes();
+                }
+                return Ok(fresh);
+            }
             libc::SYS_shmat => self.outside.active = true,
             libc::SYS_munmap
             | libc::SYS_mprotect
@@ -433,6 +448,15 @@ impl Recorder {
     }
 }
 
+/// The descriptor that a call writes to, if it writes to a file.
+fn written_to(call: &Call) -> i32 {
+    let fd = match call.nr as i64 {
+        libc::SYS_copy_file_range => call.args[2],
+        _ => call.args[0],
+    };
+    fd as i32
+}
+
 impl Engine {
     /// What a call that has succeeded wrote to a file.
     fn wrote(&self, call: &Call, ret: i64) -> Option<Wrote> {
@@ -440,12 +464,9 @@ impl Engine {
             return None;
         }
         let n = ret as u64;
-        let [a, b, c, d, ..] = call.args;
-        let fd = match call.nr as i64 {
-            libc::SYS_copy_file_range => c,
-            _ => a,
-        };
-        let at_position = || self.position(fd as i32).map(|p| (p.saturating_sub(n), p));
+        let [_, b, c, d, ..] = call.args;
+        let fd = written_to(call);
+        let at_position = || self.position(fd).map(|p| (p.saturating_sub(n), p));
         let (from, to) = match call.nr as i64 {
             libc::SYS_pwrite64 | libc::SYS_pwritev => (d, d + n),
             libc::SYS_pwritev2 if d != u64::MAX => (d, d + n),
@@ -462,9 +483,31 @@ impl Engine {
             libc::SYS_ftruncate if b > 0 => (b - 1, b),
             _ => return None,
         };
-        let file = std::fs::metadata(format!("/proc/{}/fd/{}", self.tracee.0, fd as i32));
+        let file = std::fs::metadata(format!("/proc/{}/fd/{fd}", self.tracee.0));
         let inode = file.ok()?.ino();
         Some(Wrote { inode, from, to })
+    }
+
+    /// What a call has written to the guest's memory by way of the file that this is.
+    fn wrote_itself(&self, call: &Call, ret: i64) -> Option<(u64, Vec<u8>)> {
+        let wrote = self.wrote(call, ret)?;
+        if !self.is_own_memory(written_to(call)) {
+            return None;
+        }
+        let mut bytes = vec![0; (wrote.to - wrote.from) as usize];
+        let n = self.memory.read(wrote.from, &mut bytes);
+        bytes.truncate(n);
+        Some((wrote.from, bytes))
+    }
+
+    /// The descriptor is of `/proc/self/mem`, or of a thread's.
+    fn is_own_memory(&self, fd: i32) -> bool {
+        let pid = self.tracee.0;
+        let Ok(path) = std::fs::read_link(format!("/proc/{pid}/fd/{fd}")) else {
+            return false;
+        };
+        let rest = path.strip_prefix(format!("/proc/{pid}"));
+        rest.is_ok_and(|rest| rest.file_name().is_some_and(|name| name == "mem"))
     }
 
     fn position(&self, fd: i32) -> Option<u64> {

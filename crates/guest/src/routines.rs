@@ -102,6 +102,7 @@ fn try_assemble(layout: Layout, at: u64) -> Result<(Vec<u8>, Labels), IcedError>
 
     // System call: rcx = the guest's next instruction, CONTINUE = where that is translated.
     let mut syscall = a.create_label();
+    let mut reads = a.create_label();
     let mut sized = a.create_label();
     let mut syscall_insn = a.create_label();
     let mut copy = a.create_label();
@@ -129,6 +130,15 @@ fn try_assemble(layout: Layout, at: u64) -> Result<(Vec<u8>, Labels), IcedError>
     for (n, reg) in [rdi, rsi, rdx, r10, r8, r9].into_iter().enumerate() {
         a.mov(gs(slot::ARGS + 8 * n as u32), reg)?;
     }
+    // Bits of O_WRONLY and O_RDWR.
+    a.mov(ecx, r11d)?;
+    a.shr(ecx, 12)?;
+    a.and(ecx, 15)?;
+    a.cmp(ecx, class::NONE as i32)?;
+    a.je(reads)?;
+    a.test(byte_ptr(rcx * 8 + slot::ARGS as i32).gs(), libc::O_ACCMODE)?;
+    a.jnz(slow)?;
+    a.set_label(&mut reads)?;
     // r11 = most bytes that the call may write.
     a.mov(rcx, r11)?;
     a.shr(rcx, 8)?;

@@ -318,6 +318,7 @@ impl Replay {
         for (addr, bytes) in &effects.writes {
             if self.objects.0.is_empty() {
                 self.engine.put(*addr, bytes)?;
+                self.engine.code_changed(*addr, bytes.len() as u64)?;
             } else {
                 self.put_shared(*addr, bytes)?;
             }

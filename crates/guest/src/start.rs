@@ -438,6 +438,10 @@ impl Engine {
 /// The words of the class table while recording.
 pub(crate) fn recording_class(nr: u64, code_guarded: bool) -> u64 {
     match abi::simple(nr) {
+        // What is opened may be the guest's own memory.
+        _ if nr == libc::SYS_creat as u64 => 0,
+        abi::Simple::NoWrites if nr == libc::SYS_open as u64 => class::opens(1),
+        abi::Simple::NoWrites if nr == libc::SYS_openat as u64 => class::opens(2),
         abi::Simple::NoWrites => class::no_writes(),
         // Guarded code pages would make the kernel's writes fail where the guest's would not.
         _ if code_guarded => 0,
