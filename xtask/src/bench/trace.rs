@@ -308,10 +308,12 @@ fn table(rows: &[Row]) {
     );
     let peak = rows.iter().map(|r| r.peak_bytes).fold(0.0, f64::max);
     println!("memory, taping and the pass: {:.0} MB at most", peak / 1e6);
-    println!(
-        "lackey --trace-mem: {:.0} times native on average",
-        means.lackey
-    );
+    if means.lackey.is_finite() {
+        println!(
+            "lackey --trace-mem: {:.0} times native on average",
+            means.lackey
+        );
+    }
 }
 
 /// Ratios by geometric mean; bytes and nanoseconds by the plain mean over programs.

@@ -80,16 +80,21 @@ impl Translator<'_> {
         self.stubs.push((site, p));
     }
 
-    /// The same without touching the flags. The top byte of the counter is zero only when it has
-    /// passed zero, since it starts as a small negative number.
-    pub(super) fn count_keeping_flags(&mut self, pc: u64, n: i32, done: i32) {
+    /// Adds to the counter without touching the flags, rcx being saved; rcx is zero afterwards if the guest must stop. The
+    /// top byte of the counter is zero only when it has passed zero, since it starts as a small negative number.
+    fn add_in_rcx(&mut self, n: i32) {
         let count = self.count_slot();
-        self.note(pc, done, Saved::RCX);
-        self.save_rcx();
         self.code.load(Gpr::RCX, count);
         self.code.add_rcx(n as i8);
         self.code.save(Gpr::RCX, count);
         self.code.load_byte_ecx(count + 7);
+    }
+
+    /// Counts without touching the flags.
+    pub(super) fn count_keeping_flags(&mut self, pc: u64, n: i32, done: i32) {
+        self.note(pc, done, Saved::RCX);
+        self.save_rcx();
+        self.add_in_rcx(n);
         if self.spilled.rcx() {
             self.code.jrcxz(2);
         } else {
@@ -113,12 +118,8 @@ impl Translator<'_> {
         let Some((n, done)) = self.late_count.take() else {
             return false;
         };
-        let count = self.count_slot();
         self.note(pc, done, Saved::RCX);
-        self.code.load(Gpr::RCX, count);
-        self.code.add_rcx(n as i8);
-        self.code.save(Gpr::RCX, count);
-        self.code.load_byte_ecx(count + 7);
+        self.add_in_rcx(n);
         // The stop is reached over a jump that stands right behind the branch.
         self.code.jrcxz(0);
         let p = self.point(Point::Budget {
