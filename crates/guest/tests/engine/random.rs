@@ -117,7 +117,7 @@ fn taped(seed: u64, text: &Generator, recorded: &Recording, native: &[u8]) {
 }
 
 fn range(part: u64, parts: u64) -> impl Iterator<Item = u64> {
-    let programs = amount("ENGINE_SEQUENCES", 6000).div_ceil(SEQUENCES as u64);
+    let programs = amount("ENGINE_SEQUENCES", 20_000).div_ceil(SEQUENCES as u64);
     let first = amount("ENGINE_SEED", 0);
     (first..first + programs).filter(move |s| s % parts == part)
 }
