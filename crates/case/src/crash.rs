@@ -5,7 +5,7 @@ use std::path::Path;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use guest::Until;
+use guest::{Halt, Until};
 use iced_x86::{FlowControl, Instruction, Mnemonic, OpKind};
 use image::Registers;
 use serde::Serialize;
@@ -95,7 +95,9 @@ impl Witness {
 fn again(recording: &str, folder: &Path, step: u64) -> Result<Option<CrashReport>, guest::Error> {
     let mut replay = guest::Replay::open(folder, Box::new(|_, _| ()))?;
     crate::on_interrupt(&replay.interrupter());
-    replay.run(&Until::step(step))?;
+    if !matches!(replay.run(&Until::step(step))?, Halt::Step) {
+        return Ok(None);
+    }
     let from = replay.regs().rip;
     let seen = Rc::new(RefCell::new(None));
     replay.on_crash({
