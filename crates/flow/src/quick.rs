@@ -19,8 +19,9 @@ use std::rc::Rc;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-use crate::asked::SetId;
+use crate::asked::{Set, SetId};
 use crate::codes::InsnId;
+use crate::learn::Sym;
 use crate::memory::Trace;
 use crate::plan::{Spot, Sum, Values};
 use crate::reader::FrameId;
@@ -234,6 +235,8 @@ pub(crate) struct Quick<'a> {
     /// Those who asked about branches and calls of the record.
     pub(crate) asking: Vec<Wants>,
     pub(crate) entries: Vec<Entry>,
+    /// Registers of which nothing is wanted, for a learner.
+    pub(crate) room: Option<Registers<Sym>>,
 }
 
 /// Numbers for lists.
@@ -411,10 +414,9 @@ impl<'a, E: Edges> Slicer<'a, E> {
         key.extend(squashed.iter().map(|i| u64::from(*i)));
         let mut questions: SmallVec<[(u8, SetId, u16); 4]> = SmallVec::new();
         if !self.asked.is_empty() {
-            form.know(&self.asked);
             for k in 0..=form.calls {
-                for q in self.asked.questions(scene.frame(k)) {
-                    if k == 0 && !form.answers[q.set as usize] {
+                for (q, set) in self.asked.questions(scene.frame(k)) {
+                    if k == 0 && !form.answers(set, q.set) {
                         continue;
                     }
                     if q.code == UNKNOWN {
@@ -449,7 +451,7 @@ impl<'a, E: Edges> Slicer<'a, E> {
         quick.entries.clear();
         let mut last = None;
         for &(k, ..) in questions.iter().filter(|q| last.replace(q.0) != Some(q.0)) {
-            let is_answered = |_: &_, set: SetId| k > 0 || form.answers[set as usize];
+            let is_answered = |set: &Set, id| k > 0 || form.answers(set, id);
             let frame = scene.frame(k);
             self.asked.take(frame, is_answered, &mut quick.asking);
         }

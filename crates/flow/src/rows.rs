@@ -15,7 +15,7 @@ use image::effects::Place;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-use crate::asked::{Asked, SetId};
+use crate::asked::{Set, SetId, bits};
 use crate::codes::Codes;
 use crate::plan::Step;
 use crate::roll::{Item, What};
@@ -62,10 +62,12 @@ pub(crate) struct Form<'a> {
     pub(crate) shown_as: [u8; MANY_CALLS + 1],
     /// Calls that it makes.
     pub(crate) calls: u8,
-    /// Branches before the first call.
+    /// Branches before the first call, and their bits.
     branches: Box<[u64]>,
-    /// By number of a set of branches, as far as known: whether one of these is in it.
-    pub(crate) answers: Vec<bool>,
+    bits: u64,
+    /// By number of a set of branches that was asked about and has one of these bits: whether one of the
+    /// branches is in it.
+    answers: FxHashMap<SetId, bool>,
     pub(crate) begins: FxHashMap<Rc<[u64]>, u32>,
     /// The beginning that was used last.
     pub(crate) last: Option<(Rc<[u64]>, u32)>,
@@ -257,9 +259,10 @@ impl<'a> Form<'a> {
             hidden,
             shown_as,
             calls: calls as u8,
+            bits: bits(branches.clone().map(|at| at.step.pc)),
             branches: branches.map(|at| at.step.pc).collect(),
             steps: steps.into(),
-            answers: Vec::new(),
+            answers: FxHashMap::default(),
             begins: FxHashMap::default(),
             last: None,
             learned: 0,
@@ -267,11 +270,13 @@ impl<'a> Form<'a> {
         }
     }
 
-    /// Finds out which sets of branches have one of the form.
-    pub(crate) fn know(&mut self, asked: &Asked) {
-        for set in self.answers.len()..asked.sets() {
-            let answers = self.branches.iter().any(|b| asked.has(set as SetId, *b));
-            self.answers.push(answers);
-        }
+    /// Whether one of the branches before the first call is in the set.
+    pub(crate) fn answers(&mut self, set: &Set, id: SetId) -> bool {
+        let Form { branches, bits, .. } = self;
+        set.may_have(*bits)
+            && *self
+                .answers
+                .entry(id)
+                .or_insert_with(|| branches.iter().any(|b| set.has(*b)))
     }
 }
