@@ -640,19 +640,15 @@ impl<E: Edges> Run<'_, '_, E> {
     fn take(&mut self, addr: u64, len: u64, whole: bool) -> Answer {
         let (quick, slicer) = (&mut *self.quick, &mut *self.slicer);
         let mut words: SmallVec<[u64; 4]> = SmallVec::new();
-        for (n, cell, bytes) in slicer.memory.wanted(addr, len) {
-            let wanted = cell.iter().fold(0, |all, e| all | e.bytes) & bytes;
-            if wanted == 0 {
-                continue;
-            }
+        for (n, wanted, bytes) in slicer.memory.wanted(addr, len) {
             if words.is_empty() {
                 words.push(addr % 8);
             }
             words.push((n - addr / 8) << 8 | u64::from(wanted));
             if whole {
-                let who = cell.iter().map(|e| word(e.wants.who, e.bytes));
-                words.push(quick.code(who));
-                let taken = cell.iter().map(|e| runs(e.bytes & bytes).count() as u64);
+                let entries = || slicer.memory.entries(n);
+                words.push(quick.code(entries().map(|e| word(e.wants.who, e.bytes))));
+                let taken = entries().map(|e| runs(e.bytes & bytes).count() as u64);
                 words.push(taken.sum());
             }
         }

@@ -615,7 +615,7 @@ impl<'a, E: Edges> Slicer<'a, E> {
             }
             Event::Outside { writes } => self.drop_memory(writes),
             Event::Exec => {
-                self.memory = Memory::new();
+                self.memory.clear();
                 self.registers = vec![(thread, Registers::new())];
                 self.now = 0;
                 self.asked.clear();
