@@ -441,7 +441,9 @@ impl<'a, E: Edges> Slicer<'a, E> {
         };
         // What is different each time is not worth learning.
         let many = form.learned > MANY_WAYS as u64 && form.learned * 2 > form.used;
-        if known.is_none() && many {
+        // Learning takes as long as going through it some ten times: much is never met again.
+        let new = |form: &mut Form<'_>| !self.options.eager && !form.is_met(&key);
+        if known.is_none() && (many || new(form)) {
             quick.key = key;
             return false;
         }

@@ -9,10 +9,11 @@
 //! different each time. A row ends where control may have left the function, so that the calls in it
 //! are one inside the other.
 
+use std::hash::{Hash, Hasher};
 use std::rc::Rc;
 
 use image::effects::Place;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHasher};
 use smallvec::SmallVec;
 
 use crate::asked::{Set, SetId, bits};
@@ -36,6 +37,8 @@ const MANY_ROWS: usize = 1 << 14;
 /// What is learned of a row must be of use so often, but for the first few times.
 const USES: u64 = 64;
 const FEW: u64 = 4;
+/// Beginnings of a row that are known to have been met once.
+const MARKS: usize = 16;
 
 pub(crate) type RowId = u32;
 
@@ -73,6 +76,8 @@ pub(crate) struct Form<'a> {
     pub(crate) last: Option<(Rc<[u64]>, u32)>,
     pub(crate) learned: u64,
     pub(crate) used: u64,
+    /// Marks of beginnings that were met once.
+    met: [u32; MARKS],
 }
 
 /// Records that follow each other, or one.
@@ -267,7 +272,17 @@ impl<'a> Form<'a> {
             last: None,
             learned: 0,
             used: 0,
+            met: [0; MARKS],
         }
+    }
+
+    /// Whether a beginning was met before, lately.
+    pub(crate) fn is_met(&mut self, key: &[u64]) -> bool {
+        let mut hasher = FxHasher::default();
+        key.hash(&mut hasher);
+        let hash = hasher.finish();
+        let (place, mark) = (hash as usize % MARKS, (hash >> 32) as u32 | 1);
+        std::mem::replace(&mut self.met[place], mark) == mark
     }
 
     /// Whether one of the branches before the first call is in the set.

@@ -291,7 +291,9 @@ impl<'a, E: Edges> Slicer<'a, E> {
                 // A jump out of a function begins the frame in which it arrives.
                 let later = self.later.replace((item.thread, item.frame));
                 let arrived = later.filter(|(thread, f)| {
-                    executed > 0 && plan.steps[executed - 1].leaves && *thread == item.thread && {
+                    // Frames are numbered as they begin: one from before was not begun here.
+                    let begun = f.0 >= first_frame && *thread == item.thread;
+                    begun && executed > 0 && plan.steps[executed - 1].leaves && {
                         let by = view.frame(*f).call;
                         by.step == item.step + executed as u64 - 1
                             && by.pc == plan.steps[executed - 1].pc
