@@ -155,15 +155,15 @@ impl<'a, E: Edges> Slicer<'a, E> {
             && self.criterion.roots.first().is_none_or(|r| *r >= step)
     }
 
-    /// Walks a roll backward, as long as `go_on` says so.
-    pub fn walk(&mut self, roll: &Roll, go_on: impl Fn() -> bool) {
+    /// Walks a roll backward, as long as `go_on` says so, which is told at what step it is.
+    pub fn walk(&mut self, roll: &Roll, go_on: impl Fn(u64) -> bool) {
         let mut since = 0;
         roll.chunks_from(self.criterion.step, |view, items| {
             let mut left = items;
             while let Some(last) = left.last() {
                 left = &left[..left.len() - self.last(view, left)];
                 since = (since + 1) % 1024;
-                if since == 0 && (!go_on() || self.is_done(last.step)) {
+                if since == 0 && (!go_on(last.step) || self.is_done(last.step)) {
                     return false;
                 }
             }

@@ -182,7 +182,7 @@ fn fast(roll: &Roll, criterion: Criterion, data_only: bool, facts: &mut Facts<'_
     };
     let root = criterion.step;
     let mut slicer = Slicer::new(&roll.codes, criterion, options, facts, Vec::new());
-    slicer.walk(roll, || true);
+    slicer.walk(roll, |_| true);
     let edges: BTreeSet<Edge> = slicer.edges.iter().copied().collect();
     let mut steps: BTreeSet<u64> = edges
         .iter()
@@ -201,7 +201,7 @@ fn shown(roll: &Roll, criterion: &Criterion, options: Options, facts: &mut Facts
     // What is known of a function may grow with what is asked: each begins with nothing.
     facts.graphs = Graphs::new();
     let mut slicer = Slicer::new(&roll.codes, criterion, options, facts, edges);
-    slicer.walk(roll, || true);
+    slicer.walk(roll, |_| true);
     let nodes = slicer.nodes().into_iter();
     let nodes = nodes.map(|(pc, t)| (pc, (t.count, t.first, t.last)));
     let edges = slicer.edges.iter();
@@ -403,7 +403,7 @@ fn what_is_not_in_the_slice_can_be_left_out() {
             };
             let (codes, options) = (&roll.codes, Options::default());
             let mut slicer = Slicer::new(codes, criterion, options, &mut facts, Vec::new());
-            slicer.walk(&roll, || true);
+            slicer.walk(&roll, |_| true);
             let before = lines.len();
             lines.extend(slicer.nodes().keys().flat_map(|pc| lines_of(*pc)));
             if lines.len() == before {
