@@ -315,6 +315,19 @@ impl<E: Edges> Learner<'_, '_, '_, E> {
             }
             let words = entries.iter().map(|e| word(e.wants.who, e.bytes));
             let code = self.run.quick.code(words);
+            if let [e] = entries[..]
+                && matches!(e.wants.from, Operand::Own(_) | Operand::Hidden(_))
+                && e.base == 0
+            {
+                ends.push(Op::Alone {
+                    cell,
+                    bytes: e.bytes,
+                    who: e.wants.who,
+                    by: e.wants.from,
+                    code,
+                });
+                continue;
+            }
             for e in &entries {
                 self.emit(Op::Final {
                     who: e.wants.who,

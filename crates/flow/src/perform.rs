@@ -143,7 +143,7 @@ impl<E: Edges> Run<'_, '_, E> {
                     Some(old) => old.wants.join(entry.wants),
                     None => {
                         list.push(entry);
-                        registers.summarise(cell);
+                        registers.summarise_wanted(cell);
                     }
                 }
             }
@@ -204,6 +204,22 @@ impl<E: Edges> Run<'_, '_, E> {
                 }
                 registers.codes[cell as usize] = code;
                 registers.summarise(cell as usize);
+            }
+            Op::Alone {
+                cell,
+                bytes,
+                who,
+                by,
+                code,
+            } => {
+                let wants = Wants::one(who, self.step(by));
+                let base = 0;
+                let registers = self.slicer.registers();
+                let to = &mut registers.cells[cell as usize];
+                to.clear();
+                to.push(Entry { wants, base, bytes });
+                registers.codes[cell as usize] = code;
+                registers.summarise_wanted(cell as usize);
             }
             Op::Ask {
                 set,

@@ -136,11 +136,19 @@ pub(crate) enum Op {
         bytes: u8,
         base: u64,
     },
-    /// and then for a cell, so many of them, with the number of that list.
+    /// then for a cell, so many of them, with the number of that list;
     End {
         cell: u16,
         first: u16,
         n: u16,
+        code: u64,
+    },
+    /// or an instruction of the record alone.
+    Alone {
+        cell: u16,
+        bytes: u8,
+        who: WhoId,
+        by: Operand,
         code: u64,
     },
 }
