@@ -1,4 +1,4 @@
-//! Writing down what is done at a record, while it is done for the first time.
+//! Writing down what is done at a record, while it is done.
 //!
 //! The learner goes through the record as the plain walk does, with names ([`Sym`]) for those who want
 //! something: what it does is then right for all records in which the same instructions want the

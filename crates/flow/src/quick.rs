@@ -2,9 +2,9 @@
 //!
 //! What the walk does at a record depends on the code, on what is wanted of the registers that it
 //! writes and who asks about its branches (which instructions, not which of their executions), and
-//! on a few answers on the way: is this store wanted, did this conditional move move? When it is met
-//! for the first time, [`crate::learn`] writes down what is done as *operations*, and where an answer
-//! is needed, as a *knot* with a way on for each answer that there was. Later records with the same
+//! on a few answers on the way: is this store wanted, did this conditional move move? When the same
+//! is met again, [`crate::learn`] writes down what is done as *operations*, and where an answer is
+//! needed, as a *knot* with a way on for each answer that there was. Later records with the same
 //! code and the same wishes only follow the operations.
 //!
 //! What happens within a record in the same way each time (an instruction is in the slice, and
