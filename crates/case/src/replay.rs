@@ -71,6 +71,8 @@ pub trait Audience {
     fn output(&self, stream: Stream, bytes: &[u8]);
     /// It got this far; `of` is where it ends, if that is known.
     fn progress(&self, step: u64, of: Option<u64>);
+    /// A walk back through the run got past so many steps of so many.
+    fn walked(&self, _steps: u64, _of: u64) {}
     /// Something that the user should know about the answer.
     fn note(&self, text: &str);
 }

@@ -244,7 +244,8 @@ pub(crate) fn slice(
 ) -> Result<SliceReport, Error> {
     let begun = Instant::now();
     Traced::answer(store, request.recording.as_deref(), audience, |traced| {
-        slice_of(traced, request, begun.elapsed())
+        let walked = |steps, of| audience.walked(steps, of);
+        slice_of(traced, request, begun.elapsed(), &walked)
     })
 }
 
@@ -262,6 +263,7 @@ fn walk<E: Edges>(
     traced: &mut Traced,
     request: &SliceRequest,
     edges: E,
+    walked: &dyn Fn(u64, u64),
 ) -> Result<Walked<E>, Error> {
     let point = request.at.clone().unwrap_or(Point::Crash);
     let (criterion, about) = criterion(traced, &point, request)?;
@@ -277,9 +279,13 @@ fn walk<E: Edges>(
         step: criterion.roots.first().copied().unwrap_or(criterion.step),
         pc: criterion.pc,
     };
+    let from = criterion.step;
     let mut slicer = Slicer::new(&traced.roll.codes, criterion, options, &mut facts, edges);
     let stopped = || traced.interrupt.load(Ordering::Relaxed);
-    slicer.walk(&traced.roll, || !stopped());
+    slicer.walk(&traced.roll, |step| {
+        walked(from.saturating_sub(step), from);
+        !stopped()
+    });
     if stopped() {
         return Err(Error::Interrupted);
     }
@@ -320,7 +326,7 @@ pub(crate) fn instances_of(
         nodes: BTreeSet::new(),
         most,
     };
-    let nodes = walk(traced, request, latest)?.edges.nodes;
+    let nodes = walk(traced, request, latest, &|_, _| {})?.edges.nodes;
     let mut report = Report::new(traced);
     report.number(nodes.iter().copied());
     let mut first: HashMap<(u32, u64), Node> = HashMap::new();
@@ -334,11 +340,12 @@ pub(crate) fn instances_of(
     Ok(list)
 }
 
-/// A slice of a run that was traced, which took that long.
+/// A slice of a run that was traced, which took that long. `walked` is told how far it got.
 pub(crate) fn slice_of(
     traced: &mut Traced,
     request: &SliceRequest,
     replayed: Duration,
+    walked: &dyn Fn(u64, u64),
 ) -> Result<SliceReport, Error> {
     let begun = Instant::now();
     let Walked {
@@ -347,7 +354,7 @@ pub(crate) fn slice_of(
         at,
         nodes,
         edges,
-    } = walk(traced, request, Merged::default())?;
+    } = walk(traced, request, Merged::default(), walked)?;
     let mut report = Report::new(traced);
     let ends = edges.iter().flat_map(|j| [j.edge.from, j.edge.to]);
     report.number(ends.chain([at]));

@@ -1,5 +1,5 @@
-//! What is shown while a replay runs (the guest's output, and how far it got), and while many runs
-//! are made.
+//! What is shown while a replay runs (the guest's output, and how far it got), while a slice looks back
+//! through it, and while many runs are made.
 
 use std::cell::RefCell;
 use std::io::{IsTerminal, Write};
@@ -9,13 +9,30 @@ use crate::render::say;
 use case::{Audience, ChaosAudience, Stream};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// Shorter replays show no bar.
+/// Shorter work shows no bar.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 pub(crate) struct Terminal {
     begun: Instant,
     wanted: bool,
-    bar: RefCell<Option<ProgressBar>>,
+    bar: RefCell<Option<(Work, ProgressBar)>>,
+}
+
+/// What takes long.
+#[derive(Clone, Copy, PartialEq)]
+enum Work {
+    Replay,
+    Walk,
+}
+
+impl Work {
+    fn style(self) -> ProgressStyle {
+        let style = ProgressStyle::with_template(match self {
+            Work::Replay => "replaying {wide_bar} {percent}% of {human_len} steps, {eta} left",
+            Work::Walk => "looking back {wide_bar} {percent}% of {human_len} steps, {eta} left",
+        });
+        style.unwrap_or_else(|_| ProgressStyle::default_bar())
+    }
 }
 
 impl Terminal {
@@ -29,9 +46,24 @@ impl Terminal {
     }
 
     pub(crate) fn clear(&self) {
-        if let Some(bar) = self.bar.borrow_mut().take() {
+        if let Some((_, bar)) = self.bar.borrow_mut().take() {
             bar.finish_and_clear();
         }
+    }
+
+    fn show(&self, work: Work, done: u64, of: u64) {
+        if !self.wanted || self.begun.elapsed() < PATIENCE {
+            return;
+        }
+        if self.bar.borrow().as_ref().is_some_and(|b| b.0 != work) {
+            self.clear();
+        }
+        let mut bar = self.bar.borrow_mut();
+        let (_, bar) = bar.get_or_insert_with(|| {
+            let bar = ProgressBar::with_draw_target(Some(of), ProgressDrawTarget::stderr());
+            (work, bar.with_style(work.style()))
+        });
+        bar.set_position(done);
     }
 }
 
@@ -48,7 +80,7 @@ impl Audience for Terminal {
             };
         };
         match &*self.bar.borrow() {
-            Some(bar) => bar.suspend(write),
+            Some((_, bar)) => bar.suspend(write),
             None => write(),
         }
     }
@@ -59,18 +91,13 @@ impl Audience for Terminal {
     }
 
     fn progress(&self, step: u64, of: Option<u64>) {
-        let Some(of) = of.filter(|_| self.wanted && self.begun.elapsed() >= PATIENCE) else {
-            return;
-        };
-        let mut bar = self.bar.borrow_mut();
-        let bar = bar.get_or_insert_with(|| {
-            let style = ProgressStyle::with_template(
-                "replaying {wide_bar} {percent}% of {human_len} steps, {eta} left",
-            )
-            .unwrap_or_else(|_| ProgressStyle::default_bar());
-            ProgressBar::with_draw_target(Some(of), ProgressDrawTarget::stderr()).with_style(style)
-        });
-        bar.set_position(step);
+        if let Some(of) = of {
+            self.show(Work::Replay, step, of);
+        }
+    }
+
+    fn walked(&self, steps: u64, of: u64) {
+        self.show(Work::Walk, steps, of);
     }
 }
 

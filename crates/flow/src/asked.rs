@@ -56,13 +56,30 @@ fn bit(branch: u64) -> u64 {
     1 << (branch.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58)
 }
 
+/// The bits of some branches.
+pub(crate) fn bits(branches: impl Iterator<Item = u64>) -> u64 {
+    branches.fold(0, |all, b| all | bit(b))
+}
+
+impl Set {
+    /// Whether a branch of these bits can be one of the set.
+    #[inline]
+    pub(crate) fn may_have(&self, bits: u64) -> bool {
+        self.bits & bits != 0
+    }
+
+    pub(crate) fn has(&self, branch: u64) -> bool {
+        self.branches.contains(&branch)
+    }
+}
+
 impl Asked {
     pub(crate) fn set(&mut self, branches: Vec<u64>) -> SetId {
         let branches: Rc<[u64]> = branches.into();
         let next = self.sets.len() as SetId;
         let id = *self.numbers.entry(branches.clone()).or_insert(next);
         if id == next {
-            let bits = branches.iter().fold(0, |all, b| all | bit(*b));
+            let bits = bits(branches.iter().copied());
             self.sets.push(Set { branches, bits });
         }
         id
@@ -166,30 +183,33 @@ impl Asked {
         &mut call.questions[at]
     }
 
-    /// What is asked within a call.
+    /// What is asked within a call, with the branches that are asked about.
     #[inline]
-    pub(crate) fn questions(&mut self, frame: FrameId) -> &mut [Question] {
-        match self.find(frame) {
-            Some(n) => &mut self.list[n as usize].questions,
+    pub(crate) fn questions(
+        &mut self,
+        frame: FrameId,
+    ) -> impl Iterator<Item = (&mut Question, &Set)> {
+        let questions = match self.find(frame) {
+            Some(n) => &mut self.list[n as usize].questions[..],
             None => &mut [],
-        }
-    }
-
-    /// How many sets there are.
-    pub(crate) fn sets(&self) -> usize {
-        self.sets.len()
+        };
+        let sets = &self.sets;
+        questions.iter_mut().map(|q| {
+            let set = &sets[q.set as usize];
+            (q, set)
+        })
     }
 
     /// Whether a set has a branch.
     pub(crate) fn has(&self, set: SetId, branch: u64) -> bool {
-        self.sets[set as usize].branches.contains(&branch)
+        self.sets[set as usize].has(branch)
     }
 
     /// Takes the questions within a call that are answered.
     pub(crate) fn take(
         &mut self,
         frame: FrameId,
-        is_answered: impl Fn(&Set, SetId) -> bool,
+        mut is_answered: impl FnMut(&Set, SetId) -> bool,
         out: &mut Vec<Wants>,
     ) {
         let Some(n) = self.find(frame) else { return };

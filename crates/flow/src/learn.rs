@@ -1,4 +1,4 @@
-//! Writing down what is done at a record, while it is done for the first time.
+//! Writing down what is done at a record, while it is done.
 //!
 //! The learner goes through the record as the plain walk does, with names ([`Sym`]) for those who want
 //! something: what it does is then right for all records in which the same instructions want the
@@ -75,7 +75,8 @@ impl<E: Edges> Run<'_, '_, E> {
     pub(crate) fn learn(&mut self, resume: Option<Answer>) {
         let form = self.form;
         let cells = &form.cells[..];
-        let mut registers = Registers::new();
+        let room = self.quick.room.take();
+        let mut registers = room.unwrap_or_else(Registers::new);
         let real = self.slicer.registers();
         registers.mask = real.mask;
         for &cell in cells {
@@ -132,7 +133,8 @@ impl<E: Edges> Run<'_, '_, E> {
             let values = &scene.values[at.part as usize];
             step(&mut learner, at.step, values, &mut room);
         }
-        learner.end();
+        let registers = learner.end();
+        self.quick.room = Some(registers);
     }
 }
 
@@ -294,8 +296,8 @@ impl<E: Edges> Learner<'_, '_, '_, E> {
         self.registers.cells[n as usize] = cell;
     }
 
-    /// What is wanted afterwards.
-    fn end(mut self) {
+    /// What is wanted afterwards. The registers are empty then.
+    fn end(mut self) -> Registers<Sym> {
         self.ask();
         let mut ends = Vec::new();
         let mut first = 0;
@@ -313,6 +315,19 @@ impl<E: Edges> Learner<'_, '_, '_, E> {
             }
             let words = entries.iter().map(|e| word(e.wants.who, e.bytes));
             let code = self.run.quick.code(words);
+            if let [e] = entries[..]
+                && matches!(e.wants.from, Operand::Own(_) | Operand::Hidden(_))
+                && e.base == 0
+            {
+                ends.push(Op::Alone {
+                    cell,
+                    bytes: e.bytes,
+                    who: e.wants.who,
+                    by: e.wants.from,
+                    code,
+                });
+                continue;
+            }
             for e in &entries {
                 self.emit(Op::Final {
                     who: e.wants.who,
@@ -334,6 +349,7 @@ impl<E: Edges> Learner<'_, '_, '_, E> {
             self.emit(end);
         }
         self.run.quick.knots[self.knot as usize].next = Next::End;
+        self.registers
     }
 
     /// A dependence of somebody who wanted a register.

@@ -84,11 +84,11 @@ impl Packed {
 #[repr(align(64))]
 struct Line([Packed; 4]);
 
-/// Where the same was wanted the last time.
-#[derive(Clone, Copy, Default)]
+/// Where the same was wanted the last time: which bytes, perhaps where in the line of the cell, and the number
+/// for who wants that.
+#[derive(Clone, Copy, Default, PartialEq)]
 pub(crate) struct Trace {
     bytes: u8,
-    /// In the line of the cell.
     n: u8,
     what: u32,
 }
@@ -105,9 +105,9 @@ pub(crate) struct Memory {
     free: Vec<u32>,
     /// Cells of which something is wanted.
     count: usize,
-    /// Who wants which bytes, and the numbers for that.
+    /// Who wants which bytes, and by who that is, the numbers for it.
     whats: Vec<(WhoId, u8)>,
-    numbers: FxHashMap<(WhoId, u8), u32>,
+    numbers: Vec<SmallVec<[(u8, u32); 1]>>,
     odd: Vec<Entry>,
     free_odd: Vec<u32>,
     /// A cell that is looked at.
@@ -124,7 +124,7 @@ impl Memory {
             free: Vec::new(),
             count: 0,
             whats: Vec::new(),
-            numbers: FxHashMap::default(),
+            numbers: Vec::new(),
             odd: Vec::new(),
             free_odd: Vec::new(),
             room: Cell::new(),
@@ -133,6 +133,15 @@ impl Memory {
 
     pub(crate) fn is_empty(&self) -> bool {
         self.count == 0
+    }
+
+    /// Nothing is wanted any more. The numbers for who wants what stay what they are: a [`Trace`] has them.
+    pub(crate) fn clear(&mut self) {
+        *self = Memory {
+            whats: std::mem::take(&mut self.whats),
+            numbers: std::mem::take(&mut self.numbers),
+            ..Memory::new()
+        };
     }
 
     /// Where the table of cell `n` has it, if its page has one.
@@ -199,6 +208,12 @@ impl Memory {
     }
 
     fn pack(&mut self, n: u64, entry: &Entry) -> Packed {
+        let what = self.what(entry.wants.who, entry.bytes);
+        self.pack_as(n, entry, what)
+    }
+
+    /// The same where the number for who wants which bytes is known.
+    fn pack_as(&mut self, n: u64, entry: &Entry, what: u32) -> Packed {
         let Wants {
             who,
             times,
@@ -206,7 +221,7 @@ impl Memory {
             earliest,
         } = entry.wants;
         let here = entry.base == n * 8 || !wants_memory(who);
-        let what = u64::from(self.what(who, entry.bytes));
+        let what = u64::from(what);
         if here && latest <= STEPS && u64::from(times) < NUMBERS && what < MORE {
             return Packed::new(what, latest, u64::from(times), earliest);
         }
@@ -220,10 +235,22 @@ impl Memory {
 
     /// The number for somebody who wants these bytes.
     fn what(&mut self, who: WhoId, bytes: u8) -> u32 {
-        *self.numbers.entry((who, bytes)).or_insert_with(|| {
-            self.whats.push((who, bytes));
-            self.whats.len() as u32 - 1
-        })
+        let known = self.numbers.get(who as usize).into_iter().flatten();
+        match known.into_iter().find(|k| k.0 == bytes) {
+            Some(k) => k.1,
+            None => self.new_what(who, bytes),
+        }
+    }
+
+    #[cold]
+    fn new_what(&mut self, who: WhoId, bytes: u8) -> u32 {
+        let (what, who) = (self.whats.len() as u32, who as usize);
+        self.whats.push((who as WhoId, bytes));
+        if self.numbers.len() <= who {
+            self.numbers.resize(who + 1, SmallVec::new());
+        }
+        self.numbers[who].push((bytes, what));
+        what
     }
 
     /// Changes what is wanted of a cell.
@@ -262,12 +289,22 @@ impl Memory {
         }
     }
 
+    /// A line for these.
+    fn keep_line(&mut self, line: Line) -> u32 {
+        match self.free.pop() {
+            Some(place) => {
+                self.lines[place as usize] = line;
+                place
+            }
+            None => {
+                self.lines.push(line);
+                self.lines.len() as u32 - 1
+            }
+        }
+    }
+
     /// Puts a list into as many lines as it takes; the first of them.
     fn keep(&mut self, n: u64, list: &[Entry]) -> u32 {
-        let place = self.free.pop().unwrap_or_else(|| {
-            self.lines.push(Line::default());
-            self.lines.len() as u32 - 1
-        });
         let mut line = Line::default();
         let here = if list.len() > 4 { 3 } else { list.len() };
         for (to, entry) in line.0.iter_mut().zip(&list[..here]) {
@@ -276,8 +313,7 @@ impl Memory {
         if here < list.len() {
             line.0[3] = Packed::at(MORE, self.keep(n, &list[here..]));
         }
-        self.lines[place as usize] = line;
-        place
+        self.keep_line(line)
     }
 
     pub(crate) fn add(&mut self, addr: u64, len: u64, wants: Wants, mut each: Each) {
@@ -290,9 +326,20 @@ impl Memory {
         }
         for (n, bytes) in pieces(addr, len) {
             let base = n * 8;
-            self.change(n, |cell| {
-                put(cell, Entry { wants, base, bytes }, &mut each);
-            });
+            self.join(n, Entry { wants, base, bytes }, &mut each);
+        }
+    }
+
+    /// Somebody wants something of a cell.
+    fn join(&mut self, n: u64, entry: Entry, each: &mut Each) {
+        match each {
+            Each(true) => self.change(n, |cell| {
+                put(cell, entry, each);
+            }),
+            Each(false) => {
+                let what = self.what(entry.wants.who, entry.bytes);
+                self.put(n, entry, what);
+            }
         }
     }
 
@@ -315,45 +362,43 @@ impl Memory {
         let wants = Wants::one(who, step);
         let bytes = part(n, addr, len);
         let line = self.line(n);
-        if line != 0 && trace.bytes == bytes {
+        let known = trace.bytes == bytes;
+        if line != 0 && known {
             let Line(all) = &mut self.lines[line as usize];
             let same = &mut all[trace.n as usize % 4];
             if same.what() == u64::from(trace.what) && !same.is_none() && same.join(&wants) {
                 return true;
             }
         }
+        let what = match known {
+            true => trace.what,
+            false => self.what(who, bytes),
+        };
         let base = n * 8;
-        *trace = self.put(n, Entry { wants, base, bytes });
-        false
+        let at = self.put(n, Entry { wants, base, bytes }, what);
+        let before = std::mem::replace(trace, Trace { bytes, n: at, what });
+        *trace == before
     }
 
-    /// Puts a wish into a cell, where executions are put together; where it is then.
-    fn put(&mut self, n: u64, entry: Entry) -> Trace {
-        let Entry { wants, bytes, .. } = entry;
-        let what = self.what(wants.who, bytes);
+    /// Puts a wish into a cell, where executions are put together; where in its first line it is then, or
+    /// anywhere if it is in another. `what` is the number for it.
+    fn put(&mut self, n: u64, entry: Entry, what: u32) -> u8 {
         let slot = self.slot(n).unwrap_or_else(|| self.page(n));
         if self.tables[slot] == 0 {
-            self.tables[slot] = self.keep(n, &[entry]);
+            let mut line = Line::default();
+            line.0[0] = self.pack_as(n, &entry, what);
+            self.tables[slot] = self.keep_line(line);
             self.count += 1;
-            return Trace { bytes, n: 0, what };
+            return 0;
         }
-        let first = self.tables[slot] as usize;
-        let mut line = first;
+        let mut line = self.tables[slot] as usize;
         'lines: loop {
             let Line(all) = self.lines[line];
             for (at, known) in all.into_iter().enumerate() {
-                let trace = match line == first {
-                    true => Trace {
-                        bytes,
-                        n: at as u8,
-                        what,
-                    },
-                    false => Trace::default(),
-                };
                 if known.is_none() {
-                    let packed = self.pack(n, &entry);
+                    let packed = self.pack_as(n, &entry, what);
                     self.lines[line].0[at] = packed;
-                    return trace;
+                    return at as u8;
                 }
                 match known.what() {
                     ODD => break 'lines,
@@ -362,8 +407,8 @@ impl Memory {
                         continue 'lines;
                     }
                     same if same == u64::from(what) => {
-                        if self.lines[line].0[at].join(&wants) {
-                            return trace;
+                        if self.lines[line].0[at].join(&entry.wants) {
+                            return at as u8;
                         }
                         break 'lines;
                     }
@@ -371,45 +416,51 @@ impl Memory {
                 }
             }
             // There is no room: the last goes to another line, and this one after it.
-            let more = self.keep(n, &[entry]);
-            let new = self.lines[more as usize].0[0];
-            self.lines[more as usize] = Line([all[3], new, Packed::default(), Packed::default()]);
+            let mut more = Line::default();
+            (more.0[0], more.0[1]) = (all[3], self.pack_as(n, &entry, what));
+            let more = self.keep_line(more);
             self.lines[line].0[3] = Packed::at(MORE, more);
-            return Trace::default();
+            return 0;
         }
         self.change(n, |cell| {
             put(cell, entry, &mut Each(false));
         });
-        Trace::default()
+        0
     }
 
     /// What was wanted of other bytes is wanted of those at `addr`.
     pub(crate) fn pass(&mut self, addr: u64, took: &Took, mut each: Each) {
-        spread(took, addr, |n, entry| match each {
-            Each(true) => self.change(n, |cell| {
-                put(cell, entry, &mut each);
-            }),
-            Each(false) => {
-                self.put(n, entry);
-            }
-        });
+        spread(took, addr, |n, entry| self.join(n, entry, &mut each));
     }
 
-    /// The cells in which `[addr, addr + len)` is, as far as something of them is wanted: number, contents, and
-    /// the bits in question.
+    /// The cells in which `[addr, addr + len)` is, as far as something of that is wanted: number, which bytes of
+    /// those, and the bits in question.
     #[inline]
-    pub(crate) fn wanted(
-        &self,
-        addr: u64,
-        len: u64,
-    ) -> impl Iterator<Item = (u64, SmallVec<[Entry; 4]>, u8)> {
-        pieces(addr, len).filter_map(|(n, bytes)| match self.line(n) {
-            0 => None,
-            line => {
-                let entries = self.packed(line).map(|p| self.unpack(n, p));
-                Some((n, entries.collect(), bytes))
-            }
+    pub(crate) fn wanted(&self, addr: u64, len: u64) -> impl Iterator<Item = (u64, u8, u8)> {
+        pieces(addr, len).filter_map(|(n, bytes)| {
+            let wanted = match self.line(n) {
+                0 => 0,
+                line => self.bytes(line),
+            };
+            (wanted & bytes != 0).then_some((n, wanted & bytes, bytes))
         })
+    }
+
+    /// Which bytes those in a line want.
+    #[inline]
+    fn bytes(&self, line: u32) -> u8 {
+        let bytes = self.packed(line).map(|packed| match packed.what() {
+            ODD => self.odd[packed.place()].bytes,
+            what => self.whats[what as usize].1,
+        });
+        bytes.fold(0, |all, b| all | b)
+    }
+
+    /// Who wants something of a cell.
+    pub(crate) fn entries(&self, n: u64) -> impl Iterator<Item = Entry> {
+        let line = self.line(n);
+        let all = (line != 0).then(|| self.packed(line));
+        all.into_iter().flatten().map(move |p| self.unpack(n, p))
     }
 
     /// Perhaps something in `[addr, addr + len)` is wanted.
@@ -424,8 +475,8 @@ impl Memory {
 
     /// Who wants something of this; it stays wanted.
     pub(crate) fn peek(&self, addr: u64, len: u64, out: &mut Vec<Wants>) {
-        for (_, cell, bytes) in self.wanted(addr, len) {
-            let entries = cell.iter().filter(|e| e.bytes & bytes != 0);
+        for (n, _, bytes) in self.wanted(addr, len) {
+            let entries = self.entries(n).filter(|e| e.bytes & bytes != 0);
             out.extend(entries.map(|e| e.wants));
         }
     }
@@ -469,26 +520,22 @@ impl Memory {
         }
     }
 
-    /// Takes all that is in a line, if it is no more than `bytes`, each of them in a row.
+    /// Takes all that is in a line and those that it goes on in, if it is no more than `bytes`, each of them in a
+    /// row.
     #[inline]
     fn take_line(&mut self, n: u64, line: u32, bytes: u8, at: i64, out: &mut Taken) -> bool {
-        let Line(all) = self.lines[line as usize];
-        let known = all.iter().take_while(|p| !p.is_none());
         let before = out.len();
-        for packed in known {
-            let whole = packed.what() < MORE && {
-                let entry = self.unpack(n, *packed);
-                let (first, len) = runs(entry.bytes).next().unwrap_or((0, 0));
-                let at = (at + first as i64) as u64;
-                out.push(Took { at, len, entry });
-                entry.bytes & !bytes == 0 && len == u64::from(entry.bytes.count_ones())
-            };
-            if !whole {
+        for packed in self.packed(line) {
+            let entry = self.unpack(n, packed);
+            let (first, len) = runs(entry.bytes).next().unwrap_or((0, 0));
+            if entry.bytes & !bytes != 0 || len != u64::from(entry.bytes.count_ones()) {
                 out.truncate(before);
                 return false;
             }
+            let at = (at + first as i64) as u64;
+            out.push(Took { at, len, entry });
         }
-        self.free.push(line);
+        self.forget(line);
         true
     }
 }

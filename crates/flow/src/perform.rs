@@ -91,12 +91,12 @@ impl<E: Edges> Run<'_, '_, E> {
             }
             Op::Found { to, hint } => {
                 let taken = std::mem::take(&mut self.slicer.taken);
-                let to_node = self.shown(to);
+                let to_step = self.step(to);
                 for (n, took) in taken.iter().enumerate() {
                     let wants = took.wants();
                     let number = self.number(hint, n, wants.who, to);
-                    let itself = wants.earliest == to_node.step
-                        && self.slicer.everybody.get(wants.who).pc == to_node.pc;
+                    let itself = wants.earliest == to_step
+                        && self.slicer.everybody.get(wants.who).pc == self.shown(to).pc;
                     self.edge(number, wants, to, itself, |_| took.kind(Why::Memory));
                 }
                 self.slicer.taken = taken;
@@ -143,7 +143,7 @@ impl<E: Edges> Run<'_, '_, E> {
                     Some(old) => old.wants.join(entry.wants),
                     None => {
                         list.push(entry);
-                        registers.summarise(cell);
+                        registers.summarise_wanted(cell);
                     }
                 }
             }
@@ -198,9 +198,28 @@ impl<E: Edges> Run<'_, '_, E> {
                 let registers = &mut self.slicer.registers[self.slicer.now].1;
                 let to = &mut registers.cells[cell as usize];
                 to.clear();
-                to.extend_from_slice(list);
+                // Mostly it is one.
+                for entry in list {
+                    to.push(*entry);
+                }
                 registers.codes[cell as usize] = code;
                 registers.summarise(cell as usize);
+            }
+            Op::Alone {
+                cell,
+                bytes,
+                who,
+                by,
+                code,
+            } => {
+                let wants = Wants::one(who, self.step(by));
+                let base = 0;
+                let registers = self.slicer.registers();
+                let to = &mut registers.cells[cell as usize];
+                to.clear();
+                to.push(Entry { wants, base, bytes });
+                registers.codes[cell as usize] = code;
+                registers.summarise_wanted(cell as usize);
             }
             Op::Ask {
                 set,

@@ -2,9 +2,9 @@
 //!
 //! What the walk does at a record depends on the code, on what is wanted of the registers that it
 //! writes and who asks about its branches (which instructions, not which of their executions), and
-//! on a few answers on the way: is this store wanted, did this conditional move move? When it is met
-//! for the first time, [`crate::learn`] writes down what is done as *operations*, and where an answer
-//! is needed, as a *knot* with a way on for each answer that there was. Later records with the same
+//! on a few answers on the way: is this store wanted, did this conditional move move? When the same
+//! is met again, [`crate::learn`] writes down what is done as *operations*, and where an answer is
+//! needed, as a *knot* with a way on for each answer that there was. Later records with the same
 //! code and the same wishes only follow the operations.
 //!
 //! What happens within a record in the same way each time (an instruction is in the slice, and
@@ -19,8 +19,9 @@ use std::rc::Rc;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-use crate::asked::SetId;
+use crate::asked::{Set, SetId};
 use crate::codes::InsnId;
+use crate::learn::Sym;
 use crate::memory::Trace;
 use crate::plan::{Spot, Sum, Values};
 use crate::reader::FrameId;
@@ -135,11 +136,19 @@ pub(crate) enum Op {
         bytes: u8,
         base: u64,
     },
-    /// and then for a cell, so many of them, with the number of that list.
+    /// then for a cell, so many of them, with the number of that list;
     End {
         cell: u16,
         first: u16,
         n: u16,
+        code: u64,
+    },
+    /// or an instruction of the record alone.
+    Alone {
+        cell: u16,
+        bytes: u8,
+        who: WhoId,
+        by: Operand,
         code: u64,
     },
 }
@@ -234,6 +243,8 @@ pub(crate) struct Quick<'a> {
     /// Those who asked about branches and calls of the record.
     pub(crate) asking: Vec<Wants>,
     pub(crate) entries: Vec<Entry>,
+    /// Registers of which nothing is wanted, for a learner.
+    pub(crate) room: Option<Registers<Sym>>,
 }
 
 /// Numbers for lists.
@@ -411,10 +422,9 @@ impl<'a, E: Edges> Slicer<'a, E> {
         key.extend(squashed.iter().map(|i| u64::from(*i)));
         let mut questions: SmallVec<[(u8, SetId, u16); 4]> = SmallVec::new();
         if !self.asked.is_empty() {
-            form.know(&self.asked);
             for k in 0..=form.calls {
-                for q in self.asked.questions(scene.frame(k)) {
-                    if k == 0 && !form.answers[q.set as usize] {
+                for (q, set) in self.asked.questions(scene.frame(k)) {
+                    if k == 0 && !form.answers(set, q.set) {
                         continue;
                     }
                     if q.code == UNKNOWN {
@@ -439,7 +449,9 @@ impl<'a, E: Edges> Slicer<'a, E> {
         };
         // What is different each time is not worth learning.
         let many = form.learned > MANY_WAYS as u64 && form.learned * 2 > form.used;
-        if known.is_none() && many {
+        // Learning takes as long as going through it some ten times: much is never met again.
+        let new = |form: &mut Form<'_>| !self.options.eager && !form.is_met(&key);
+        if known.is_none() && (many || new(form)) {
             quick.key = key;
             return false;
         }
@@ -449,7 +461,7 @@ impl<'a, E: Edges> Slicer<'a, E> {
         quick.entries.clear();
         let mut last = None;
         for &(k, ..) in questions.iter().filter(|q| last.replace(q.0) != Some(q.0)) {
-            let is_answered = |_: &_, set: SetId| k > 0 || form.answers[set as usize];
+            let is_answered = |set: &Set, id| k > 0 || form.answers(set, id);
             let frame = scene.frame(k);
             self.asked.take(frame, is_answered, &mut quick.asking);
         }
@@ -638,19 +650,15 @@ impl<E: Edges> Run<'_, '_, E> {
     fn take(&mut self, addr: u64, len: u64, whole: bool) -> Answer {
         let (quick, slicer) = (&mut *self.quick, &mut *self.slicer);
         let mut words: SmallVec<[u64; 4]> = SmallVec::new();
-        for (n, cell, bytes) in slicer.memory.wanted(addr, len) {
-            let wanted = cell.iter().fold(0, |all, e| all | e.bytes) & bytes;
-            if wanted == 0 {
-                continue;
-            }
+        for (n, wanted, bytes) in slicer.memory.wanted(addr, len) {
             if words.is_empty() {
                 words.push(addr % 8);
             }
             words.push((n - addr / 8) << 8 | u64::from(wanted));
             if whole {
-                let who = cell.iter().map(|e| word(e.wants.who, e.bytes));
-                words.push(quick.code(who));
-                let taken = cell.iter().map(|e| runs(e.bytes & bytes).count() as u64);
+                let entries = || slicer.memory.entries(n);
+                words.push(quick.code(entries().map(|e| word(e.wants.who, e.bytes))));
+                let taken = entries().map(|e| runs(e.bytes & bytes).count() as u64);
                 words.push(taken.sum());
             }
         }

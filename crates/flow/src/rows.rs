@@ -9,13 +9,14 @@
 //! different each time. A row ends where control may have left the function, so that the calls in it
 //! are one inside the other.
 
+use std::hash::{Hash, Hasher};
 use std::rc::Rc;
 
 use image::effects::Place;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHasher};
 use smallvec::SmallVec;
 
-use crate::asked::{Asked, SetId};
+use crate::asked::{Set, SetId, bits};
 use crate::codes::Codes;
 use crate::plan::Step;
 use crate::roll::{Item, What};
@@ -36,6 +37,8 @@ const MANY_ROWS: usize = 1 << 14;
 /// What is learned of a row must be of use so often, but for the first few times.
 const USES: u64 = 64;
 const FEW: u64 = 4;
+/// Beginnings of a row that are known to have been met once.
+const MARKS: usize = 16;
 
 pub(crate) type RowId = u32;
 
@@ -62,15 +65,19 @@ pub(crate) struct Form<'a> {
     pub(crate) shown_as: [u8; MANY_CALLS + 1],
     /// Calls that it makes.
     pub(crate) calls: u8,
-    /// Branches before the first call.
+    /// Branches before the first call, and their bits.
     branches: Box<[u64]>,
-    /// By number of a set of branches, as far as known: whether one of these is in it.
-    pub(crate) answers: Vec<bool>,
+    bits: u64,
+    /// By number of a set of branches that was asked about and has one of these bits: whether one of the
+    /// branches is in it.
+    answers: FxHashMap<SetId, bool>,
     pub(crate) begins: FxHashMap<Rc<[u64]>, u32>,
     /// The beginning that was used last.
     pub(crate) last: Option<(Rc<[u64]>, u32)>,
     pub(crate) learned: u64,
     pub(crate) used: u64,
+    /// Marks of beginnings that were met once.
+    met: [u32; MARKS],
 }
 
 /// Records that follow each other, or one.
@@ -257,21 +264,34 @@ impl<'a> Form<'a> {
             hidden,
             shown_as,
             calls: calls as u8,
+            bits: bits(branches.clone().map(|at| at.step.pc)),
             branches: branches.map(|at| at.step.pc).collect(),
             steps: steps.into(),
-            answers: Vec::new(),
+            answers: FxHashMap::default(),
             begins: FxHashMap::default(),
             last: None,
             learned: 0,
             used: 0,
+            met: [0; MARKS],
         }
     }
 
-    /// Finds out which sets of branches have one of the form.
-    pub(crate) fn know(&mut self, asked: &Asked) {
-        for set in self.answers.len()..asked.sets() {
-            let answers = self.branches.iter().any(|b| asked.has(set as SetId, *b));
-            self.answers.push(answers);
-        }
+    /// Whether a beginning was met before, lately.
+    pub(crate) fn is_met(&mut self, key: &[u64]) -> bool {
+        let mut hasher = FxHasher::default();
+        key.hash(&mut hasher);
+        let hash = hasher.finish();
+        let (place, mark) = (hash as usize % MARKS, (hash >> 32) as u32 | 1);
+        std::mem::replace(&mut self.met[place], mark) == mark
+    }
+
+    /// Whether one of the branches before the first call is in the set.
+    pub(crate) fn answers(&mut self, set: &Set, id: SetId) -> bool {
+        let Form { branches, bits, .. } = self;
+        set.may_have(*bits)
+            && *self
+                .answers
+                .entry(id)
+                .or_insert_with(|| branches.iter().any(|b| set.has(*b)))
     }
 }

@@ -155,15 +155,15 @@ impl<'a, E: Edges> Slicer<'a, E> {
             && self.criterion.roots.first().is_none_or(|r| *r >= step)
     }
 
-    /// Walks a roll backward, as long as `go_on` says so.
-    pub fn walk(&mut self, roll: &Roll, go_on: impl Fn() -> bool) {
+    /// Walks a roll backward, as long as `go_on` says so, which is told at what step it is.
+    pub fn walk(&mut self, roll: &Roll, go_on: impl Fn(u64) -> bool) {
         let mut since = 0;
         roll.chunks_from(self.criterion.step, |view, items| {
             let mut left = items;
             while let Some(last) = left.last() {
                 left = &left[..left.len() - self.last(view, left)];
                 since = (since + 1) % 1024;
-                if since == 0 && (!go_on() || self.is_done(last.step)) {
+                if since == 0 && (!go_on(last.step) || self.is_done(last.step)) {
                     return false;
                 }
             }
@@ -291,7 +291,9 @@ impl<'a, E: Edges> Slicer<'a, E> {
                 // A jump out of a function begins the frame in which it arrives.
                 let later = self.later.replace((item.thread, item.frame));
                 let arrived = later.filter(|(thread, f)| {
-                    executed > 0 && plan.steps[executed - 1].leaves && *thread == item.thread && {
+                    // Frames are numbered as they begin: one from before was not begun here.
+                    let begun = f.0 >= first_frame && *thread == item.thread;
+                    begun && executed > 0 && plan.steps[executed - 1].leaves && {
                         let by = view.frame(*f).call;
                         by.step == item.step + executed as u64 - 1
                             && by.pc == plan.steps[executed - 1].pc
@@ -615,7 +617,7 @@ impl<'a, E: Edges> Slicer<'a, E> {
             }
             Event::Outside { writes } => self.drop_memory(writes),
             Event::Exec => {
-                self.memory = Memory::new();
+                self.memory.clear();
                 self.registers = vec![(thread, Registers::new())];
                 self.now = 0;
                 self.asked.clear();

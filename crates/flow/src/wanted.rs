@@ -2,11 +2,11 @@
 //! [`crate::memory`].
 
 use image::effects::RegRange;
-use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use crate::codes::InsnId;
 use crate::plan::{Mask, mask};
+use crate::slice::NOBODY;
 use crate::terms::{Kind, Node};
 
 /// An instruction that wants something, and for what reason.
@@ -30,7 +30,10 @@ pub(crate) type WhoId = u32;
 #[derive(Default)]
 pub(crate) struct Everybody {
     list: Vec<Who>,
-    numbers: FxHashMap<(InsnId, u32), WhoId>,
+    /// By instruction, their numbers, each with a code for the reason.
+    numbers: Vec<SmallVec<[(u32, WhoId); 2]>>,
+    /// The same for all that is outside.
+    nobody: SmallVec<[(u32, WhoId); 2]>,
 }
 
 impl Everybody {
@@ -40,11 +43,24 @@ impl Everybody {
             Why::Memory => u32::MAX,
             Why::Control => u32::MAX - 1,
         };
+        let known = match id {
+            NOBODY => &mut self.nobody,
+            id => {
+                let n = id as usize;
+                if self.numbers.len() <= n {
+                    self.numbers.resize(n + 1, SmallVec::new());
+                }
+                &mut self.numbers[n]
+            }
+        };
+        if let Some(known) = known.iter().find(|k| k.0 == code) {
+            return known.1;
+        }
         let memory = WhoId::from(who.why == Why::Memory);
-        *self.numbers.entry((id, code)).or_insert_with(|| {
-            self.list.push(who);
-            (self.list.len() as WhoId - 1) << 1 | memory
-        })
+        let number = (self.list.len() as WhoId) << 1 | memory;
+        self.list.push(who);
+        known.push((code, number));
+        number
     }
 
     /// One execution of an instruction, shown as `node`, wants something.
@@ -270,6 +286,18 @@ pub(crate) struct Registers<W = Wants> {
 pub(crate) const CELLS: usize = (image::effects::SIZE as usize).div_ceil(8);
 pub(crate) const UNKNOWN: u64 = u64::MAX;
 
+/// Of the summary, the bit for a few registers that are seldom wanted.
+const REST: usize = 17;
+
+/// The bit of the summary for the register that a cell is of, and the register's cells.
+fn register_of(cell: usize) -> (usize, std::ops::Range<usize>) {
+    match cell {
+        0..=16 => (cell, cell..cell + 1),
+        32..288 => (32 + (cell - 32) / 8, cell / 8 * 8..cell / 8 * 8 + 8),
+        _ => (REST, 0..0),
+    }
+}
+
 impl<W: Wish> Registers<W> {
     pub(crate) fn new() -> Self {
         Registers {
@@ -319,18 +347,19 @@ impl<W: Wish> Registers<W> {
 
     /// Corrects the summary for the register that a cell is of.
     pub(crate) fn summarise(&mut self, cell: usize) {
-        let (bit, cells) = match cell {
-            0..=16 => (cell, cell..cell + 1),
-            32..288 => (32 + (cell - 32) / 8, cell / 8 * 8..cell / 8 * 8 + 8),
-            // A few registers that are seldom wanted.
-            _ => (17, 0..0),
-        };
+        let (bit, cells) = register_of(cell);
         let wanted = self.cells[cells].iter().any(|c| !c.is_empty());
-        if wanted || bit == 17 {
+        if wanted || bit == REST {
             self.mask |= 1 << bit;
         } else {
             self.mask &= !(1 << bit);
         }
+    }
+
+    /// The same where something is wanted of the cell.
+    #[inline]
+    pub(crate) fn summarise_wanted(&mut self, cell: usize) {
+        self.mask |= 1 << register_of(cell).0;
     }
 
     /// Adds what another has.

@@ -189,9 +189,13 @@ impl Files {
 
     /// The indices of the files whose path ends in these components.
     pub(crate) fn matching(&self, asked: &Path) -> Vec<u32> {
+        // Cutting a path into components takes long, and almost none is the one.
+        let name = asked.file_name().unwrap_or_default().as_encoded_bytes();
+        let named = |path: &Path| path.as_os_str().as_encoded_bytes().ends_with(name);
         (0u32..)
             .zip(&self.paths)
-            .filter(|(_, path)| !path.as_os_str().is_empty() && path.ends_with(asked))
+            .filter(|(_, path)| !path.as_os_str().is_empty())
+            .filter(|(_, path)| named(path) && path.ends_with(asked))
             .map(|(index, _)| index)
             .collect()
     }

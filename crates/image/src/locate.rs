@@ -6,7 +6,7 @@ use crate::debug::Die;
 use crate::demangle::demangle;
 use crate::module::Module;
 use crate::program::{Function, Place, Program};
-use crate::scopes::{self, Scope, ScopeKind};
+use crate::scopes::{Scope, ScopeKind};
 use crate::unit::Unit;
 
 /// A function of the source that an address belongs to, with what its variables need.
@@ -27,7 +27,7 @@ impl Module {
             return Vec::new();
         };
         let entries = unit.entries(elf, &contents.warnings);
-        let scopes = scopes::around(entries, function.die, vaddr);
+        let scopes = unit.scopes(entries, function.die).around(vaddr);
 
         let mut out: Vec<Located> = Vec::new();
         for scope in scopes {

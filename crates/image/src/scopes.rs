@@ -27,25 +27,56 @@ pub(crate) struct Scope {
     pub(crate) call_column: u32,
 }
 
-/// The scopes around an address, the function first and the innermost last.
-pub(crate) fn around(unit: UnitRef<'_, Bytes>, function: Offset, vaddr: u64) -> Vec<Scope> {
-    let mut out = vec![Scope {
-        kind: ScopeKind::Function,
-        die: function,
-        call_file: None,
-        call_line: 0,
-        call_column: 0,
-    }];
-    // An error in the middle ends the walk; the scopes found so far still hold.
-    let _ = descend(unit, function, vaddr, &mut out);
-    out
+/// The inlined calls and blocks of a function. Those who ask for an address mostly ask for others of the same
+/// function, and reading entries takes much longer than looking through what they say.
+pub(crate) struct Scopes {
+    function: Offset,
+    /// Each is followed by those that are in it.
+    list: Vec<Nested>,
 }
 
-fn descend(
+struct Nested {
+    scope: Scope,
+    ranges: Vec<(u64, u64)>,
+    /// Where those that are in it end.
+    end: usize,
+}
+
+impl Scopes {
+    pub(crate) fn of(unit: UnitRef<'_, Bytes>, function: Offset) -> Scopes {
+        let mut list = Vec::new();
+        // An error in the middle ends the walk; the scopes found so far still hold.
+        let _ = read(unit, function, &mut list);
+        Scopes { function, list }
+    }
+
+    /// The scopes around an address, the function first and the innermost last.
+    pub(crate) fn around(&self, vaddr: u64) -> Vec<Scope> {
+        let mut out = vec![Scope {
+            kind: ScopeKind::Function,
+            die: self.function,
+            call_file: None,
+            call_line: 0,
+            call_column: 0,
+        }];
+        let (mut at, mut end) = (0, self.list.len());
+        while at < end {
+            let nested = &self.list[at];
+            if nested.ranges.iter().any(|(b, e)| (*b..*e).contains(&vaddr)) {
+                out.push(nested.scope);
+                (at, end) = (at + 1, nested.end);
+            } else {
+                at = nested.end;
+            }
+        }
+        out
+    }
+}
+
+fn read(
     unit: UnitRef<'_, Bytes>,
     function: Offset,
-    vaddr: u64,
-    out: &mut Vec<Scope>,
+    list: &mut Vec<Nested>,
 ) -> Result<(), gimli::Error> {
     let mut entries = unit.entries_raw(Some(function))?;
     let mut attributes = Vec::new();
@@ -53,14 +84,15 @@ fn descend(
         return Ok(());
     };
     entries.skip_attributes(abbreviation.attributes())?;
-    // Entries deeper than this are inside the innermost scope found so far.
-    let mut floor = 0;
-    while !entries.is_empty() && entries.next_depth() > floor {
+    // Scopes that the next entry may be in, with their depths.
+    let mut open: Vec<(isize, usize)> = Vec::new();
+    while !entries.is_empty() && entries.next_depth() > 0 {
         let depth = entries.next_depth();
         let die = entries.next_offset();
         let Some(abbreviation) = entries.read_abbreviation()? else {
             continue;
         };
+        while open.pop_if(|(outer, _)| *outer >= depth).is_some() {}
         let kind = match abbreviation.tag() {
             gimli::DW_TAG_inlined_subroutine => Some(ScopeKind::Inlined),
             gimli::DW_TAG_lexical_block => Some(ScopeKind::Block),
@@ -68,18 +100,18 @@ fn descend(
         };
         if let Some(kind) = kind {
             entries.read_attributes(abbreviation.attributes(), &mut attributes)?;
-            let ranges = ranges_of(unit, &attributes);
-            if ranges.iter().any(|(b, e)| (*b..*e).contains(&vaddr)) {
-                out.push(scope(kind, die, &attributes));
-                if !abbreviation.has_children() {
-                    return Ok(());
-                }
-                floor = depth;
-                continue;
+            open.push((depth, list.len()));
+            list.push(Nested {
+                scope: scope(kind, die, &attributes),
+                ranges: ranges_of(unit, &attributes),
+                end: 0,
+            });
+            for (_, n) in &open {
+                list[*n].end = list.len();
             }
-        } else {
-            entries.skip_attributes(abbreviation.attributes())?;
+            continue;
         }
+        entries.skip_attributes(abbreviation.attributes())?;
         while !entries.is_empty() && entries.next_depth() > depth {
             if let Some(abbreviation) = entries.read_abbreviation()? {
                 entries.skip_attributes(abbreviation.attributes())?;

@@ -3,12 +3,14 @@
 //! A program has thousands of units and a crash touches a handful, so a unit holds only its
 //! parsed header until it is asked for its lines or its functions.
 
-use std::sync::{Arc, OnceLock};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use gimli::UnitRef;
 
 use crate::elf::{Bytes, Elf, Warnings};
 use crate::lines::{Files, Lines};
+use crate::scopes::Scopes;
 use crate::separate::{Dwarf, Split, split_unit};
 
 pub(crate) type Entry = gimli::DebuggingInformationEntry<Bytes>;
@@ -33,6 +35,7 @@ pub(crate) struct Unit {
     lines: OnceLock<Lines>,
     files: OnceLock<Files>,
     functions: OnceLock<Vec<FunctionRange>>,
+    scopes: Mutex<HashMap<Offset, Arc<Scopes>>>,
 }
 
 impl Unit {
@@ -44,6 +47,7 @@ impl Unit {
             lines: OnceLock::new(),
             files: OnceLock::new(),
             functions: OnceLock::new(),
+            scopes: Mutex::default(),
         }
     }
 
@@ -57,6 +61,15 @@ impl Unit {
             Some(split) => split.unit.unit_ref(&split.dwarf),
             None => self.main.unit_ref(&self.dwarf),
         }
+    }
+
+    /// The scopes of a function; `entries` are those of the unit.
+    pub(crate) fn scopes(&self, entries: UnitRef<'_, Bytes>, function: Offset) -> Arc<Scopes> {
+        let mut known = self.scopes.lock().unwrap_or_else(PoisonError::into_inner);
+        let scopes = known
+            .entry(function)
+            .or_insert_with(|| Arc::new(Scopes::of(entries, function)));
+        scopes.clone()
     }
 
     pub(crate) fn lines(&self, elf: &Elf, warnings: &Warnings) -> &Lines {

@@ -92,7 +92,7 @@ impl Session {
         if request.at.is_none() {
             request.at = Some(Point::Step(self.step()?));
         }
-        self.traced(move |traced, took| slice_of(traced, &request, took))
+        self.traced(move |traced, took| slice_of(traced, &request, took, &|_, _| {}))
     }
 
     /// The executions of statements that are in a slice, in the order of time.

@@ -82,14 +82,21 @@ struct Scene {
 }
 
 impl Scene {
+    /// Without any library.
     #[track_caller]
     fn compile(source: &str, flags: &[&str]) -> Scene {
+        let alone = ["-nostdlib", "-static", "-no-pie", "-ffreestanding"];
+        let bare = ["-fno-stack-protector", "-fcf-protection=none"];
+        Scene::compile_hosted(source, &[&alone[..], &bare, flags].concat())
+    }
+
+    #[track_caller]
+    fn compile_hosted(source: &str, flags: &[&str]) -> Scene {
         let folder = tempfile::tempdir().expect("a folder");
         let (text, program) = (folder.path().join("guest.c"), folder.path().join("guest"));
         std::fs::write(&text, source).expect("the source");
         let out = Command::new("gcc")
-            .args(["-g", "-nostdlib", "-static", "-no-pie", "-ffreestanding"])
-            .args(["-fno-stack-protector", "-fcf-protection=none", "-w"])
+            .args(["-g", "-w"])
             .args(flags)
             .arg("-o")
             .args([&program, &text])
@@ -182,7 +189,7 @@ fn fast(roll: &Roll, criterion: Criterion, data_only: bool, facts: &mut Facts<'_
     };
     let root = criterion.step;
     let mut slicer = Slicer::new(&roll.codes, criterion, options, facts, Vec::new());
-    slicer.walk(roll, || true);
+    slicer.walk(roll, |_| true);
     let edges: BTreeSet<Edge> = slicer.edges.iter().copied().collect();
     let mut steps: BTreeSet<u64> = edges
         .iter()
@@ -201,7 +208,7 @@ fn shown(roll: &Roll, criterion: &Criterion, options: Options, facts: &mut Facts
     // What is known of a function may grow with what is asked: each begins with nothing.
     facts.graphs = Graphs::new();
     let mut slicer = Slicer::new(&roll.codes, criterion, options, facts, edges);
-    slicer.walk(roll, || true);
+    slicer.walk(roll, |_| true);
     let nodes = slicer.nodes().into_iter();
     let nodes = nodes.map(|(pc, t)| (pc, (t.count, t.first, t.last)));
     let edges = slicer.edges.iter();
@@ -403,7 +410,7 @@ fn what_is_not_in_the_slice_can_be_left_out() {
             };
             let (codes, options) = (&roll.codes, Options::default());
             let mut slicer = Slicer::new(codes, criterion, options, &mut facts, Vec::new());
-            slicer.walk(&roll, || true);
+            slicer.walk(&roll, |_| true);
             let before = lines.len();
             lines.extend(slicer.nodes().keys().flat_map(|pc| lines_of(*pc)));
             if lines.len() == before {
@@ -480,6 +487,54 @@ fn a_foreign_program() {
             };
             quick_and_plain(&roll, &criterion, options, &mut facts);
         }
+    }
+}
+
+/// Where threads take turns, each has registers of its own, and memory is everybody's.
+#[test]
+fn threads() {
+    let scene = Scene::compile_hosted(include_str!("threads.c"), &["-O1", "-pthread"]);
+    scene.record_program(&scene.program(), vec!["guest".into()]);
+    let (roll, steps) = roll(&scene);
+    let mut turns = Vec::new();
+    roll.forward(|_, item| {
+        if turns.last() != Some(&item.thread) {
+            turns.push(item.thread);
+        }
+        true
+    });
+    assert!(turns.len() > 40, "turns: {turns:?}");
+    let threads: BTreeSet<u32> = turns.into_iter().collect();
+    assert_eq!(threads.len(), 2, "{threads:?}");
+    let threads: Vec<u32> = threads.into_iter().collect();
+    writers::check(&roll, &threads);
+    let mut replay = scene.replay();
+    replay.run(&Until::step(steps - 1)).expect("it runs");
+    let program = load(&mut replay);
+    let result = program.global("result", &Guest(&replay));
+    let addr = result.and_then(|r| r.address).expect("it is in memory");
+    let mut facts = Facts {
+        program: &program,
+        memory: Guest(&replay),
+        graphs: Graphs::new(),
+        hidden: none,
+    };
+    for hidden in [none, libraries] {
+        facts.hidden = hidden;
+        let criterion = Criterion {
+            step: steps - 1,
+            thread: threads[0],
+            memory: vec![(addr, 8)],
+            control: true,
+            ..Criterion::default()
+        };
+        quick_and_plain(&roll, &criterion, Options::default(), &mut facts);
+        let (nodes, _) = shown(&roll, &criterion, Options::default(), &mut facts);
+        let own = nodes.keys().any(|pc| {
+            let symbol = program.symbol(*pc);
+            symbol.is_some_and(|s| s.name == "other")
+        });
+        assert!(own, "what the other thread did is in the slice");
     }
 }
 
