@@ -49,6 +49,8 @@ pub enum Error {
     Interrupted,
     /// The time that was given was over before there was anything to show.
     OutOfTime { before: &'static str },
+    /// There are not addresses enough for what is known of memory.
+    Addresses(io::Error),
     /// The folder of recordings cannot be used.
     Folder(PathBuf, io::Error),
     /// The description of the recording is not what it should be.
@@ -156,6 +158,12 @@ impl fmt::Display for Error {
             Error::OutOfTime { before } => write!(
                 f,
                 "the time was over before {before}\n  give it more with --budget, or shorter tests"
+            ),
+            Error::Addresses(e) => write!(
+                f,
+                "cannot set {} TiB of addresses aside for what is known of the program's memory: {e}\n  \
+                 little of it is used; lift the limit (`ulimit -v unlimited`, `sysctl vm.overcommit_memory=0`)",
+                rules::machine::ADDRESSES >> 40
             ),
             Error::Internal(why) => write!(f, "internal error: {why}"),
             Error::Folder(path, e) => write!(

@@ -488,3 +488,44 @@ fn nothing_is_wrong_with_correct_threads() {
         assert!(found.is_empty(), "{guest} {level}: {found:?}");
     }
 }
+
+/// Where memory cannot be told apart nothing is made up, and it is said that the run was not followed further.
+#[test]
+fn memory_that_cannot_be_told_apart() {
+    let p = Place::new();
+    let program = p.guest("rules/same_cells.c", &["-O2"]);
+    let program = program.to_str().expect("a path");
+    let r = p.say(&["check", "--all", "--json", "--", program]);
+    r.exits(0);
+    let at = r.err.find("{\n").expect("a report");
+    let report: Value = serde_json::from_str(&r.err[at..]).expect("a report");
+    assert_eq!(report["faults"].as_array().map(Vec::len), Some(0));
+    let notes = report["notes"].as_array().expect("notes");
+    let lost = notes.iter().filter_map(Value::as_str);
+    assert_eq!(
+        lost.filter(|n| n.contains("nothing was looked at")).count(),
+        1,
+        "{notes:?}"
+    );
+}
+
+/// A limit on addresses is said to be one.
+#[test]
+fn too_few_addresses() {
+    let p = Place::new();
+    let program = p.guest("rules/leak.c", &["-O2"]);
+    p.say(&["run", "--", program.to_str().expect("a path")]);
+    let limited = format!("ulimit -v {}; exec \"$@\"", 1u64 << 31);
+    let out = Command::new("sh")
+        .args(["-c", &limited, "sh", env!("CARGO_BIN_EXE_wherefore")])
+        .args(["check", "--recordings"])
+        .arg(p.recordings())
+        .output()
+        .expect("a shell");
+    let said = String::from_utf8_lossy(&out.stderr);
+    assert_eq!(out.status.code(), Some(3), "{said}");
+    assert!(
+        said.contains("cannot set 4 TiB of addresses aside"),
+        "{said}"
+    );
+}

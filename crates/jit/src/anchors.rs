@@ -1,14 +1,15 @@
 //! Accesses at constant distances from one pointer, as to the stack or to parts of a structure: their cells are
 //! found together, and then are as near as a constant.
 
+use crate::shadow::REACH;
 use crate::ways::{Kind, Op, Way};
 
 /// Cells that are made unwritten one by one; of more a loop does it.
 pub(crate) const MOST_FORGOTTEN: u32 = 16;
 /// Registers for them.
 const MOST: usize = 4;
-/// Accesses are not further from each other than this.
-const SPAN: u64 = 1 << 14;
+/// Accesses are not further from their pointer than this.
+const SPAN: u64 = REACH / 4;
 /// The stack pointer's place in the row.
 const RSP: u8 = 1;
 
@@ -23,8 +24,6 @@ pub(crate) struct Anchor {
     pub(crate) first: i64,
     /// Bytes from there on.
     pub(crate) span: u32,
-    /// Something may be put there that says something.
-    pub(crate) tells: bool,
 }
 
 /// Where the cell of an access is: which anchor, bytes from its first cell, and bytes into the cell.
@@ -49,7 +48,6 @@ pub(crate) fn of(way: &Way) -> Vec<Anchor> {
             scale: op.scale,
             first: op.offset,
             span: 8,
-            tells: false,
         };
         let (mut near, mut wide) = (0, 0);
         for other in way.ops.iter().filter(|o| is_near(o)) {
@@ -58,11 +56,6 @@ pub(crate) fn of(way: &Way) -> Vec<Anchor> {
             }
             near += 1;
             wide += u32::from(other.len == 8);
-            anchor.tells |= match other.kind {
-                Kind::Store | Kind::CheckedStore => other.value != way.zero,
-                Kind::Forget => true,
-                _ => false,
-            };
         }
         // The stack is sure to be in cells. Other pointers may be to anything.
         let stack = op.base == RSP && op.index == 0;

@@ -15,6 +15,7 @@
 mod anchors;
 mod assemble;
 mod cell;
+mod emit;
 mod region;
 mod run;
 mod shadow;

@@ -3,12 +3,10 @@
 use std::io;
 use std::mem::offset_of;
 
-use iced_x86::IcedError;
-
 use crate::assemble::{self, Exits, Fixed};
 use crate::cell::{Arith, BlockId, Bounds, Cell, NONE, arithmetic};
 use crate::region::Region;
-use crate::shadow::Shadow;
+use crate::shadow::{MASK, Shadow};
 use crate::ways::{Kind, LONGEST, ROOM, Variable, Way};
 
 /// Units before those of the x87 and mask registers.
@@ -55,6 +53,8 @@ pub struct Registers {
     kept: [u64; 4],
     /// To make two cells unwritten at once.
     unwritten: [Cell; 2],
+    /// What the address of a cell keeps of one in it.
+    cells: u64,
     part: usize,
     store: usize,
     forget: usize,
@@ -70,6 +70,7 @@ impl Default for Registers {
             units: [Cell::PLAIN; ROOM],
             _apart: [0; APART],
             unwritten: [Cell::UNWRITTEN; 2],
+            cells: MASK & !7,
             tainted: 0,
             telling: 0,
             rsp: 0,
@@ -126,6 +127,7 @@ pub(crate) mod at {
     pub(crate) const RESUME: usize = offset_of!(Registers, resume);
     pub(crate) const KEPT: usize = offset_of!(Registers, kept);
     pub(crate) const UNWRITTEN: usize = offset_of!(Registers, unwritten);
+    pub(crate) const CELLS: usize = offset_of!(Registers, cells);
     pub(crate) const PART: usize = offset_of!(Registers, part);
     pub(crate) const STORE: usize = offset_of!(Registers, store);
     pub(crate) const FORGET: usize = offset_of!(Registers, forget);
@@ -185,13 +187,12 @@ pub struct Code {
     variables: usize,
 }
 
-type Enter = extern "sysv64" fn(*mut Registers, *const u8, *const u64, *mut u64) -> u32;
+type Enter = extern "sysv64" fn(*mut Registers, *const u8, *mut u64, u64) -> u32;
 
 impl Code {
     pub fn new() -> io::Result<Code> {
         let mut region = Region::new()?;
-        let Fixed { bytes, exits } =
-            assemble::fixed(region.next()).expect("the same instructions each time");
+        let Fixed { bytes, exits } = assemble::fixed(region.next());
         region.add(&bytes);
         Ok(Code {
             region,
@@ -226,9 +227,9 @@ impl Code {
         }
     }
 
-    fn put(&mut self, make: impl FnOnce(u64, &Exits) -> Result<Vec<u8>, IcedError>) -> Option<u64> {
+    fn put(&mut self, make: impl FnOnce(u64, &Exits) -> Option<Vec<u8>>) -> Option<u64> {
         let at = self.region.next();
-        let code = make(at, &self.exits).ok()?;
+        let code = make(at, &self.exits)?;
         self.region.add(&code).then_some(at)
     }
 
@@ -291,17 +292,18 @@ impl Code {
             let (bounds, variables) = (keeper.bounds(), keeper.variables());
             assert!(variables.len() >= self.variables);
             registers.bounds = bounds.as_ptr();
-            registers.blocks = bounds.len() as u64;
+            // Code has numbers times 16, and perhaps something below.
+            registers.blocks = (16 * bounds.len() as u64).saturating_sub(15);
             registers.variables = variables.as_ptr();
             registers.end = range.start.wrapping_add(end);
             registers.memory = memory;
             // SAFETY: the code there was made for this signature, and by `assemble`, which sees to it that only what
             // was set above and by the caller is touched: records that begin before their end, units below ROOM,
-            // bounds and variables below their number, and cells of chunks that the table knows. After a question
+            // bounds and variables below their number, and cells that there are. After a question
             // it goes on where the code that asked has left off, at the same record.
             let why = unsafe {
                 let enter: Enter = std::mem::transmute(enter as *const ());
-                enter(registers, at, memory.top(), memory.first())
+                enter(registers, at, memory.first(), MASK)
             };
             if why != ASK {
                 break why;

@@ -2,155 +2,172 @@
 //! were never written.
 //!
 //! Cells are eight bytes. A pointer at an odd address is not followed; that loses a report at worst.
+//!
+//! All cells are in one stretch of addresses that the kernel backs where it is touched, and a cell is as far into it
+//! as its memory is into the guest's, of which the upper bits are left out ([`Shadow::place_of`]): a mask and a load
+//! find it. Memory that differs only in these bits has the same cells. So whoever learns what is mapped has to look
+//! for that, and to stop asking. It does not come up: programs, libraries and stacks are put where they differ
+//! in lower bits too.
+//!
+//! A table of chunks, which can tell all addresses apart, was rejected: three times the instructions for each access.
+
+use std::io;
 
 use crate::cell::{Cell, NONE};
 
-pub(crate) const CHUNK_BITS: u32 = 21;
-pub(crate) const CHUNK: u64 = 1 << CHUNK_BITS;
-const CELLS: usize = 1 << (CHUNK_BITS - 3);
-/// User space is 47 bits.
-pub(crate) const TOP: usize = 1 << (47 - CHUNK_BITS);
+const SIZE: u64 = 1 << Shadow::BITS;
+/// What an address keeps.
+pub(crate) const MASK: u64 = SIZE - 1;
+/// Accesses that are found together are no further apart than this. There is room behind the last cell for it.
+pub(crate) const REACH: u64 = 1 << 16;
 
-/// Chunks that are large pages. A guest with more may be one that uses little of each.
+/// What can be one large page, since what is known of memory is as far apart as the memory.
+const LARGE_BITS: u32 = 21;
+const LARGE: u64 = 1 << LARGE_BITS;
+const PLACES: usize = 1 << (Shadow::BITS - LARGE_BITS);
+/// Large pages. A guest that uses more may be one that uses little of each.
 const MOST_LARGE: usize = 256;
+/// Cells of which it is first looked whether there is anything to forget.
+const PAGE: usize = 512;
 
 pub struct Shadow {
-    /// How far each chunk's memory is from the first chunk's, in bytes; the table is committed by the kernel
-    /// only where it is used.
-    top: Box<[u64; TOP]>,
-    /// The first stands for all memory of which nothing is known, and stays empty: all that is ever written to
-    /// it is that nothing is known.
-    chunks: Vec<Chunk>,
-    /// Where in the table those after the first are.
+    /// Where the cells begin. They do not move.
+    cells: *mut u64,
+    /// The mapping that they are in.
+    mapping: *mut libc::c_void,
+    /// Places in which something was written from here, a bit for each; code writes by itself.
+    touched: Box<[u64]>,
     places: Vec<usize>,
 }
 
-/// Cells of a stretch of memory; it does not move. It can be one large page, since what is
-/// known of memory is as far apart as the memory.
-struct Chunk(*mut u64);
-
 // SAFETY: it is the only owner of its memory.
-unsafe impl Send for Chunk {}
+unsafe impl Send for Shadow {}
 
-impl Chunk {
-    const SIZE: usize = size_of::<[u64; CELLS]>();
+impl Shadow {
+    const ROOM: usize = (SIZE + REACH + LARGE) as usize;
 
-    fn new(large: bool) -> Chunk {
-        let protection = libc::PROT_READ | libc::PROT_WRITE;
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-        // SAFETY: a fresh mapping, of which all but one aligned part is given back.
-        unsafe {
-            let null = std::ptr::null_mut();
-            let all = libc::mmap(null, 2 * Self::SIZE, protection, flags, -1, 0);
-            assert!(all != libc::MAP_FAILED, "no memory for what is known");
-            let before = all.align_offset(Self::SIZE);
-            let memory = all.add(before);
-            if before > 0 {
-                libc::munmap(all, before);
-            }
-            libc::munmap(memory.add(Self::SIZE), Self::SIZE - before);
-            if large {
-                libc::madvise(memory, Self::SIZE, libc::MADV_HUGEPAGE);
-            }
-            Chunk(memory.cast())
-        }
+    /// Bits of an address that tell cells apart.
+    pub const BITS: u32 = 42;
+
+    /// What tells the cell of an address from others.
+    pub fn place_of(address: u64) -> u64 {
+        address & MASK
     }
 }
 
-impl Drop for Chunk {
+impl Drop for Shadow {
     fn drop(&mut self) {
         // SAFETY: it was mapped with this size.
         unsafe {
-            libc::munmap(self.0.cast(), Self::SIZE);
-        }
-    }
-}
-
-impl Default for Shadow {
-    fn default() -> Shadow {
-        let top: Box<[u64]> = vec![0; TOP].into();
-        Shadow {
-            top: top.try_into().expect("so many were asked for"),
-            chunks: vec![Chunk::new(true)],
-            places: Vec::new(),
+            libc::munmap(self.mapping, Self::ROOM);
         }
     }
 }
 
 impl Shadow {
-    /// The table, for code.
-    pub(crate) fn top(&self) -> *const u64 {
-        self.top.as_ptr()
+    /// Nothing is known of any memory. Fails if the system does not set so many addresses aside.
+    pub fn new() -> io::Result<Shadow> {
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        let null = std::ptr::null_mut();
+        // SAFETY: a fresh mapping, in which there is room for all cells from an aligned place on.
+        let (mapping, cells) = unsafe {
+            let mapping = libc::mmap(null, Self::ROOM, protection, flags, -1, 0);
+            if mapping == libc::MAP_FAILED {
+                return Err(io::Error::last_os_error());
+            }
+            let cells = mapping.byte_add(mapping.align_offset(LARGE as usize));
+            (mapping, cells.cast())
+        };
+        Ok(Shadow {
+            cells,
+            mapping,
+            touched: vec![0; PLACES / 64].into(),
+            places: Vec::new(),
+        })
     }
 
-    /// The first chunk, from which the others are told.
+    /// The first cell, for code.
     pub(crate) fn first(&self) -> *mut u64 {
-        self.chunks[0].0
+        self.cells
     }
 
-    /// How far the chunk of an address is from the first.
+    /// Nothing is known of any memory.
+    pub fn clear(&mut self) {
+        // SAFETY: the mapping is its own; what is given back reads as zero.
+        unsafe {
+            libc::madvise(self.mapping, Self::ROOM, libc::MADV_DONTNEED);
+        }
+    }
+
+    /// Something is about to be written there.
     #[inline]
-    fn distance(&self, address: u64) -> u64 {
-        self.top[(address >> CHUNK_BITS) as usize & (TOP - 1)]
+    fn touch(&mut self, address: u64) {
+        let place = ((address & MASK) >> LARGE_BITS) as usize;
+        if self.touched[place / 64] >> (place % 64) & 1 == 0 {
+            self.add(place);
+        }
     }
 
-    /// The chunk of an address, to be written to.
     #[cold]
-    fn add(&mut self, address: u64) -> u64 {
-        let chunk = Chunk::new(self.chunks.len() < MOST_LARGE);
-        let distance = (chunk.0 as u64).wrapping_sub(self.first() as u64);
-        self.chunks.push(chunk);
-        let place = (address >> CHUNK_BITS) as usize & (TOP - 1);
+    fn add(&mut self, place: usize) {
+        self.touched[place / 64] |= 1 << (place % 64);
         self.places.push(place);
-        self.top[place] = distance;
-        distance
+        if self.places.len() <= MOST_LARGE {
+            // SAFETY: advice about memory of its own.
+            unsafe {
+                let at = self.cells.byte_add(place << LARGE_BITS);
+                libc::madvise(at.cast(), LARGE as usize, libc::MADV_HUGEPAGE);
+            }
+        }
     }
 
-    /// An address of which not the same is known.
+    /// An address, but for its upper bits, of which not the same is known. What was only ever written to by code,
+    /// in both, is not looked at.
     pub fn differs(&self, other: &Shadow) -> Option<u64> {
         self.places.iter().chain(&other.places).find_map(|place| {
-            let (a, b) = (self.cells(self.top[*place]), other.cells(other.top[*place]));
+            let at = (*place as u64) << LARGE_BITS;
+            let (a, b) = (self.run(at, LARGE), other.run(at, LARGE));
             let n = a.iter().zip(b).position(|(a, b)| a != b)?;
-            Some((*place as u64) << CHUNK_BITS | (n as u64) << 3)
+            Some(at | (n as u64) << 3)
         })
     }
 
     #[inline]
-    fn index(address: u64) -> usize {
-        (address >> 3) as usize & (CELLS - 1)
+    fn at(&self, address: u64) -> *mut u64 {
+        // SAFETY: the offset is below the size of the mapping.
+        unsafe { self.cells.byte_add((address & MASK & !7) as usize) }
     }
 
-    /// The cells of a chunk.
+    /// The cells of a stretch, which does not go beyond the last.
     #[inline]
-    fn cells(&self, distance: u64) -> &[u64; CELLS] {
-        let at = (self.first() as u64).wrapping_add(distance);
-        // SAFETY: distances are those of chunks, which have so many cells and live as long as this.
-        unsafe { &*(at as *const [u64; CELLS]) }
+    fn run(&self, address: u64, len: u64) -> &[u64] {
+        debug_assert!((address & MASK) + len <= SIZE);
+        // SAFETY: they are in the mapping, and written only through an exclusive borrow.
+        unsafe { std::slice::from_raw_parts(self.at(address), (len / 8) as usize) }
     }
 
     #[inline]
-    fn cells_mut(&mut self, distance: u64) -> &mut [u64; CELLS] {
-        let at = (self.first() as u64).wrapping_add(distance);
-        // SAFETY: as above, and the borrow of all chunks is exclusive.
-        unsafe { &mut *(at as *mut [u64; CELLS]) }
+    fn run_mut(&mut self, address: u64, len: u64) -> &mut [u64] {
+        debug_assert!((address & MASK) + len <= SIZE);
+        // SAFETY: as above, and the borrow is exclusive.
+        unsafe { std::slice::from_raw_parts_mut(self.at(address), (len / 8) as usize) }
     }
 
     /// The cell that an address is in.
     #[inline]
     pub fn cell(&self, address: u64) -> Cell {
-        Cell(self.cells(self.distance(address))[Self::index(address)])
+        // SAFETY: it is in the mapping.
+        Cell(unsafe { *self.at(address) })
     }
 
     #[inline]
     pub fn set_cell(&mut self, address: u64, cell: Cell) {
-        let mut distance = self.distance(address);
-        if distance == 0 {
-            if cell == Cell::PLAIN {
-                return;
-            }
-            distance = self.add(address);
+        if cell != Cell::PLAIN {
+            self.touch(address);
         }
-        self.cells_mut(distance)[Self::index(address)] = cell.0;
+        // SAFETY: it is in the mapping, and the borrow is exclusive.
+        unsafe { *self.at(address) = cell.0 }
     }
 
     /// `len` bytes, at most eight. Only of a whole cell is it known where it came from.
@@ -186,13 +203,9 @@ impl Shadow {
         let low = (address & 7) as u32;
         // Nearly always it is in one cell, and all of it was written.
         if low + u32::from(len) <= 8 && value.unwritten() == 0 {
-            let distance = self.distance(address);
             let part = (((1u32 << len) - 1) << low) as u8;
-            if distance != 0 {
-                let cell = &mut self.cells_mut(distance)[Self::index(address)];
-                *cell &= u64::from(!part);
-            }
-            return;
+            let unwritten = self.cell(address).unwritten() & !part;
+            return self.set_cell(address, Cell::new(NONE, unwritten));
         }
         let mask = ((1u32 << len) - 1) << low;
         let bits = u32::from(value.unwritten()) << low;
@@ -220,17 +233,24 @@ impl Shadow {
                 at += n;
                 continue;
             }
-            let chunk_end = ((at >> CHUNK_BITS) + 1) << CHUNK_BITS;
-            let stop = chunk_end.min(end & !7);
-            let mut distance = self.distance(at);
-            if distance == 0 && unwritten {
-                distance = self.add(at);
-            }
-            if distance != 0 {
-                let first = Self::index(at);
-                self.cells_mut(distance)[first..first + ((stop - at) / 8) as usize].fill(value.0);
+            let stop = (at | (LARGE - 1)).saturating_add(1).min(end & !7);
+            if unwritten {
+                self.touch(at);
+                self.run_mut(at, stop - at).fill(value.0);
+            } else {
+                self.forget(at, stop - at);
             }
             at = stop;
+        }
+    }
+
+    /// Nothing is known of whole cells. Those that are so already are not written to: there may be many, and not
+    /// one is backed.
+    fn forget(&mut self, address: u64, len: u64) {
+        for cells in self.run_mut(address, len).chunks_mut(PAGE) {
+            if cells.len() < PAGE || cells.iter().any(|c| *c != 0) {
+                cells.fill(0);
+            }
         }
     }
 
@@ -255,7 +275,7 @@ impl Shadow {
             self.copy_pieces(to + tail, from + tail, len - tail);
             let mut left = middle;
             while left > 0 {
-                let room = |at: u64| (at + head + left - 1) % CHUNK + 1;
+                let room = |at: u64| (at + head + left - 1) % LARGE + 1;
                 let n = left.min(room(to)).min(room(from));
                 left -= n;
                 self.copy_cells(to + head + left, from + head + left, n);
@@ -265,7 +285,7 @@ impl Shadow {
             self.copy_pieces(to, from, head);
             let mut at = head;
             while at < tail {
-                let room = |a: u64| CHUNK - (a + at) % CHUNK;
+                let room = |a: u64| LARGE - (a + at) % LARGE;
                 let n = (tail - at).min(room(to)).min(room(from));
                 self.copy_cells(to + at, from + at, n);
                 at += n;
@@ -274,21 +294,13 @@ impl Shadow {
         }
     }
 
-    /// Whole cells that lie in one chunk each.
+    /// Whole cells that lie in one place each.
     fn copy_cells(&mut self, to: u64, from: u64, len: u64) {
-        let (source, mut target) = (self.distance(from), self.distance(to));
-        if source == 0 && target == 0 {
-            return;
-        }
-        if target == 0 {
-            target = self.add(to);
-        }
-        let cells = len as usize / 8;
-        let (first, source) = (Self::index(from), self.cells(source).as_ptr());
-        let place = &mut self.cells_mut(target)[Self::index(to)..][..cells];
-        // SAFETY: the caller sees to it that so many cells follow in the chunk of the source, which is alive; it
-        // may be the chunk of the target, and the two may overlap.
-        unsafe { std::ptr::copy(source.add(first), place.as_mut_ptr(), cells) };
+        self.touch(to);
+        let source = self.run(from, len).as_ptr();
+        let place = self.run_mut(to, len);
+        // SAFETY: the source has so many cells; it may be where the target is, and the two may overlap.
+        unsafe { std::ptr::copy(source, place.as_mut_ptr(), place.len()) };
     }
 
     /// All bytes of a stretch were written.
@@ -351,9 +363,10 @@ mod tests {
                 .wrapping_add(1_442_695_040_888_963_407);
             (state >> 33) % below
         };
-        let (mut quick, mut plain) = (Shadow::default(), Shadow::default());
-        // Around the border of two chunks, with a third of which nothing is known at first.
-        let area = 5 * CHUNK - 256;
+        let shadow = || Shadow::new().expect("addresses");
+        let (mut quick, mut plain) = (shadow(), shadow());
+        // Around the border of two places, with a third of which nothing is known at first.
+        let area = 5 * LARGE - 256;
         for round in 0..20_000 {
             for _ in 0..3 {
                 let at = area + 8 * random(64);
@@ -362,7 +375,7 @@ mod tests {
                 quick.set_cell(at, cell);
                 plain.set_cell(at, cell);
             }
-            let far = [0, 0, 0, 8 * CHUNK][random(4) as usize];
+            let far = [0, 0, 0, 8 * LARGE][random(4) as usize];
             let (to, from) = (area + far + random(400), area + random(400));
             let (to, from) = if random(5) == 0 {
                 (from, to)
@@ -373,7 +386,7 @@ mod tests {
             quick.copy(to, from, len);
             plain.copy_pieces(to, from, len);
             for n in 0..64 {
-                for at in [area + 8 * n, area + 8 * CHUNK + 8 * n] {
+                for at in [area + 8 * n, area + 8 * LARGE + 8 * n] {
                     let (a, b) = (quick.cell(at), plain.cell(at));
                     assert_eq!(a, b, "round {round}, {to:#x} {from:#x} {len}, at {at:#x}");
                 }

@@ -156,7 +156,7 @@ fn no_way_and_no_tape_leads_astray() {
         variables: vec![Variable::ABSENT; VARIABLES],
         asked: 0,
     };
-    let mut memory = Shadow::default();
+    let mut memory = Shadow::new().expect("addresses");
     let mut registers = Box::new(Registers::default());
     let mut gone = 0;
     for _ in 0..2000 {

@@ -33,6 +33,10 @@ use watch::{How, Watched};
 /// What is said of a run that was followed twice.
 const SAME: &str = "machine code and plain operations came to the same";
 
+/// Why a run is not followed to its end.
+const TWICE: &str = "the program has memory at addresses of which the lower 42 bits are the same, \
+    which cannot be told apart";
+
 #[derive(Clone, Debug, Default)]
 pub struct CheckRequest {
     /// A program to run and record first.
@@ -112,6 +116,11 @@ pub(crate) fn check(
         None => {}
         Some(Ok(())) => notes.push(SAME.to_owned()),
         Some(Err(how)) => notes.push(format!("machine code and plain operations differ: {how}")),
+    }
+    if let Some(step) = watched.machine.lost() {
+        notes.push(format!(
+            "from step {step} on nothing was looked at: {TWICE}"
+        ));
     }
     let events = match request.events {
         true => events::events(&watched, &mut notes),

@@ -102,12 +102,13 @@ impl Watched {
             chosen.pairs.clone(),
             codebase.clone(),
             how.first_only.then(|| interrupt.clone()),
-        );
+        )
+        .map_err(Error::Addresses)?;
         if let Some(m) = stack_of(&mut replay).map_err(wrong)? {
             machine.set_stack(m);
         }
         if how.doubt {
-            machine.doubt();
+            machine.doubt().map_err(Error::Addresses)?;
         }
         let mut loader = Loader {
             codebase,

@@ -3,7 +3,7 @@
 //! Translated code writes records to a buffer. There is no check for its end: the step budget is small
 //! enough that the guest stops before it. Then the tracer, on the guest's CPU, copies them out for
 //! somebody who reads them on another CPU, and the guest writes to the same memory again: it stays in
-//! the caches of its CPU.
+//! the caches of its CPU. The copy does not go there: it is in the caches of the reader, from the time before.
 //!
 //! Handing the buffer itself over, and writing to another one meanwhile, was rejected: each line of it
 //! has to be taken back from the reader's CPU when it is written to the next time, and that takes the
@@ -366,7 +366,7 @@ impl Engine {
         let r = running.as_mut().expect("there is a tape");
         let mut records = r.reader.room()?;
         records.resize(len, 0);
-        self.cache.read_shared(base, &mut records);
+        self.cache.stream_shared(base, &mut records);
         let new = shapes[r.told..].to_vec();
         r.told = shapes.len();
         let first = std::mem::replace(&mut r.step, step);

@@ -6,6 +6,8 @@ use tape::Stretch;
 use super::*;
 
 const SIGRETURN: u64 = 15;
+const MMAP: u64 = 9;
+const MREMAP: u64 = 25;
 /// Handlers that run inside of each other; of more, the outermost are forgotten.
 const MOST_HANDLERS: usize = 64;
 
@@ -441,11 +443,12 @@ impl Machine {
         match event {
             Event::State {
                 thread,
+                pc,
                 rsp,
                 rbp,
                 fs_base,
-                ..
             } => {
+                self.lost |= !self.spread.take(*pc, 1) || !self.spread.take(*rsp, 1);
                 if *thread != self.thread {
                     let next = self.others.remove(thread).unwrap_or_else(Thread::new);
                     let last = std::mem::replace(&mut self.now, next);
@@ -478,7 +481,9 @@ impl Machine {
                 if *nr != SIGRETURN {
                     self.now.registers.units[0] = Cell::default();
                 }
+                let maps = [MMAP, MREMAP].contains(nr);
                 for w in writes {
+                    self.lost |= maps && !self.spread.take(w.addr, w.len);
                     self.memory.fill(w.addr, w.len, false);
                 }
                 let mut values = [0; 6];
@@ -506,7 +511,8 @@ impl Machine {
                 self.heap.begin_anew();
                 // Those to blocks of the program that is over.
                 self.accesses = self.accesses.take().map(|_| Vec::new());
-                self.memory = Shadow::default();
+                self.memory.clear();
+                self.spread = spread::Spread::default();
                 self.now = Thread::new();
                 self.others.clear();
             }

@@ -221,9 +221,22 @@ impl Maker {
         }
     }
 
+    /// Bytes that were read or written here already, in the same place: they have been written by now.
+    fn is_written(&self, test: &QuickOp) -> bool {
+        let last = self.ops.iter().rev();
+        let since = last.take_while(|o| o.kind != Kind::Forget);
+        let place = |o: &QuickOp| (o.base, o.index, o.scale, o.offset);
+        since
+            .filter(|o| o.kind != Kind::Check && o.len >= test.len)
+            .any(|o| place(o) == place(test))
+    }
+
     /// Adds a part of an access, to the check of the same access if that is the last thing done.
     fn add(&mut self, mut op: QuickOp, plain: Kind, checked: Kind) {
         op.kind = plain;
+        if plain == Kind::Test && self.is_written(&op) {
+            return;
+        }
         if let Some(last) = self.ops.last_mut()
             && last.kind == Kind::Check
             && last.insn == op.insn

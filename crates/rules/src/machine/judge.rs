@@ -292,6 +292,9 @@ impl Machine {
         write: bool,
         register: Option<u8>,
     ) {
+        if self.lost {
+            return;
+        }
         let from = register.map_or(NONE, |r| self.now.registers.units[r as usize].from());
         let what = Access {
             address,

@@ -67,6 +67,9 @@ impl Plan {
         maker.bury();
         let changed = maker.plan.ops.iter().filter_map(|(_, op)| op.changes());
         maker.plan.writes = changed.fold(0, |m, unit| m | super::fast::group(unit));
+        let ops = maker.plan.ops.iter().enumerate();
+        let calls = ops.filter(|(_, (_, op))| op.is_call());
+        maker.plan.calls = calls.map(|(n, _)| n as u32).collect();
         maker.plan
     }
 }

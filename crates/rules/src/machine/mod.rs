@@ -16,11 +16,13 @@ mod make;
 mod operands;
 mod operate;
 mod plan;
+mod spread;
 #[cfg(test)]
 mod tests;
 mod twin;
 mod variables;
 
+use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -50,6 +52,8 @@ const MOST_CALLS: u32 = 100;
 const FAR: u64 = 1 << 20;
 /// Times that a record of a shape is worked on before it is worth machine code.
 const PATIENCE: u32 = 16;
+/// Addresses that a machine takes, though little memory.
+pub const ADDRESSES: u64 = 1 << Shadow::BITS;
 /// Accesses that are listed.
 pub const MOST_NOTED: usize = 1_000_000;
 
@@ -235,6 +239,9 @@ pub struct Machine {
     curious: bool,
     patterns: Vec<crate::syntax::Pattern>,
     ended: bool,
+    spread: spread::Spread,
+    /// The guest has memory that cannot be told apart; nothing is heard any more.
+    lost: bool,
     /// A system call that was entered, by thread.
     entered: FxHashMap<u32, [u64; 6]>,
     stack: (u64, u64),
@@ -242,12 +249,13 @@ pub struct Machine {
 }
 
 impl Machine {
+    /// Fails if the system does not set addresses aside for what is known of memory: [`ADDRESSES`].
     pub fn new(
         rules: Arc<Vec<Checked>>,
         pairs: Vec<Pair>,
         codebase: Arc<Mutex<Codebase>>,
         enough: Option<Arc<AtomicBool>>,
-    ) -> Machine {
+    ) -> io::Result<Machine> {
         Machine::made(rules, pairs, codebase, enough, false)
     }
 
@@ -257,7 +265,7 @@ impl Machine {
         pairs: Vec<Pair>,
         codebase: Arc<Mutex<Codebase>>,
         enough: Option<Arc<AtomicBool>>,
-    ) -> Machine {
+    ) -> io::Result<Machine> {
         Machine::made(rules, pairs, codebase, enough, true)
     }
 
@@ -267,7 +275,7 @@ impl Machine {
         codebase: Arc<Mutex<Codebase>>,
         enough: Option<Arc<AtomicBool>>,
         noting: bool,
-    ) -> Machine {
+    ) -> io::Result<Machine> {
         let derefs: Vec<usize> = (0..rules.len()).filter(|i| rules[*i].is_deref()).collect();
         let trackers = Trackers {
             blocks: rules.iter().any(|r| {
@@ -280,7 +288,7 @@ impl Machine {
         };
         let curious = noting || derefs.iter().any(|i| !fold::is_quiet(&rules[*i]));
         let patterns = rules.iter().flat_map(Checked::functions).collect();
-        Machine {
+        Ok(Machine {
             rules,
             pairs,
             trackers,
@@ -298,7 +306,7 @@ impl Machine {
             variables: variables::Table::default(),
             heap: Heap::default(),
             calls: Vec::new(),
-            memory: Shadow::default(),
+            memory: Shadow::new()?,
             thread: 0,
             now: Thread::new(),
             others: FxHashMap::default(),
@@ -311,10 +319,12 @@ impl Machine {
             curious,
             patterns,
             ended: false,
+            spread: spread::Spread::default(),
+            lost: false,
             entered: FxHashMap::default(),
             stack: (0, 0),
             twin: None,
-        }
+        })
     }
 
     /// Where the main thread's stack is.
@@ -390,6 +400,11 @@ impl Machine {
     pub fn step(&self) -> u64 {
         self.step
     }
+
+    /// The step from which on the run was not followed, if it was not followed to the end.
+    pub fn lost(&self) -> Option<u64> {
+        self.lost.then_some(self.step)
+    }
 }
 
 #[derive(Clone, Copy)]
@@ -445,10 +460,15 @@ impl Listener for Machine {
         self.agree();
         let mut at = 0;
         for (n, event) in tape.events {
+            if self.lost {
+                break;
+            }
             at = self.records(tape.records, at, *n as usize);
             self.event(event);
         }
-        self.records(tape.records, at, tape.records.len());
+        if !self.lost {
+            self.records(tape.records, at, tape.records.len());
+        }
         self.compare(tape);
     }
 

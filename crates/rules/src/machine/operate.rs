@@ -111,9 +111,10 @@ impl Machine {
         let (number, s) = &self.shapes[shape];
         let (number, executed) = (*number, s.executed as usize);
         let plan = self.plan(number);
-        let ops = plan.first[insn as usize] as usize..plan.first[executed] as usize;
+        let (mut next, end) = (plan.first[insn as usize], plan.first[executed]);
         let mut touched = false;
-        for (i, op) in &plan.ops[ops] {
+        while let Some((i, op)) = plan.ops[..end as usize].get(next as usize) {
+            next += 1;
             match op {
                 Op::Enter(e) => {
                     let arguments = e.arguments.map(|t| values.get(t));
@@ -135,7 +136,7 @@ impl Machine {
                         self.leave(slot, values.get(*result), at, plan.pcs[*i as usize]);
                     }
                 }
-                _ if self.now.closed > 0 => {}
+                _ if self.now.closed > 0 => next = plan.next_call(next),
                 _ => {
                     touched = true;
                     self.operate(op, &plan, values, *i);

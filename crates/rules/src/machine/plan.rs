@@ -195,6 +195,9 @@ pub(crate) struct Plan {
     pub(crate) pcs: Vec<u64>,
     /// Groups of units that it may change.
     pub(crate) writes: u64,
+    /// Which operations are calls and returns. The others have nothing to say inside of a function that is not
+    /// looked into.
+    pub(crate) calls: Vec<u32>,
 }
 
 /// What is switched on.
@@ -217,7 +220,20 @@ pub(crate) trait Variables {
     fn local(&mut self, pc: u64, register: u16, displacement: i64) -> Option<u16>;
 }
 
+impl Plan {
+    /// The first call or return from an operation on; if there is none, what is behind the last operation.
+    pub(crate) fn next_call(&self, op: u32) -> u32 {
+        let next = self.calls.iter().find(|n| **n >= op);
+        next.map_or(self.ops.len() as u32, |n| *n)
+    }
+}
+
 impl Op {
+    /// It is a matter of functions.
+    pub(crate) fn is_call(&self) -> bool {
+        matches!(self, Op::Enter(_) | Op::Asks { .. } | Op::Return { .. })
+    }
+
     /// The unit that it changes.
     pub(crate) fn changes(&self) -> Option<u16> {
         match self {

@@ -38,7 +38,7 @@ impl Random {
 fn machine() -> Machine {
     let rules = crate::SHIPPED.iter().filter(|f| f.usual);
     let rules = rules.flat_map(|f| crate::compile(f.text).0.rules).collect();
-    let mut m = Machine::new(Arc::new(rules), Vec::new(), Arc::default(), None);
+    let mut m = Machine::new(Arc::new(rules), Vec::new(), Arc::default(), None).expect("addresses");
     for n in 0..4 {
         m.heap.add(Block {
             begin: AREA + 64 * n,

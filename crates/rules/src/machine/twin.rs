@@ -9,7 +9,7 @@ use super::*;
 
 impl Machine {
     /// From here on another machine does the same without machine code.
-    pub fn doubt(&mut self) {
+    pub fn doubt(&mut self) -> io::Result<()> {
         let source = std::mem::take(&mut self.codebase);
         let mut twin = Machine::made(
             self.rules.clone(),
@@ -17,7 +17,7 @@ impl Machine {
             self.codebase.clone(),
             None,
             self.accesses.is_some(),
-        );
+        )?;
         twin.code = None;
         twin.stack = self.stack;
         self.twin = Some(Box::new(Twin {
@@ -25,6 +25,7 @@ impl Machine {
             plain: twin,
             differs: None,
         }));
+        Ok(())
     }
 
     /// How the two came to differ, if there are two: none if they do not.
