@@ -14,7 +14,9 @@ use crate::Error;
 use crate::layout::{L2_BITS, Layout, REGION_SIZE, SHARED_SIZE, l2_index};
 use crate::routines::{self, Labels};
 use crate::translate::emit::{far_jump, far_stop_bytes};
-use crate::translate::{Correction, Counted, MapEntry, Point, Routines, Translation, thunk};
+use crate::translate::{
+    Correction, Counted, LANDING, MapEntry, Point, Routines, Translation, thunk,
+};
 
 /// Most regions that the memory file has room for.
 const MAX_REGIONS: usize = 60;
@@ -399,8 +401,9 @@ impl Cache {
         self.by_pc.insert(pc, id);
         self.translated += 1;
         if prologue {
-            self.blocks[id.0 as usize].indirect = Some(start);
-            self.enter_tables(pc, start);
+            let landing = start + u64::from(LANDING);
+            self.blocks[id.0 as usize].indirect = Some(landing);
+            self.enter_tables(pc, landing);
         }
         for p in first_point..first_point + points {
             if let Point::Exit { target, .. } = self.points[p as usize]
@@ -510,8 +513,9 @@ impl Cache {
         let bytes = thunk(pc, entry, at, self.routines(region));
         self.write_host(region, at, &bytes);
         self.regions[region].cursor = (at + bytes.len() as u64 + 15) & !15;
-        self.blocks[id.0 as usize].indirect = Some(at);
-        self.enter_tables(pc, at);
+        let landing = at + u64::from(LANDING);
+        self.blocks[id.0 as usize].indirect = Some(landing);
+        self.enter_tables(pc, landing);
     }
 
     fn enter_tables(&mut self, pc: u64, host: u64) {

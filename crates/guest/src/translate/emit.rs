@@ -172,6 +172,16 @@ impl Code {
         self.raw(&[0xe3, n as u8]);
     }
 
+    /// `loop -n`: one less in rcx, and if it is not zero then, goes to where `n` bytes before the end of this begin.
+    pub(crate) fn loop_back(&mut self, n: u8) {
+        self.raw(&[0xe2, n.wrapping_neg()]);
+    }
+
+    /// `jmp -n`
+    pub(crate) fn jump_back(&mut self, n: u8) {
+        self.raw(&[0xeb, n.wrapping_neg()]);
+    }
+
     /// Points the displacement at `at` to the present end of the code.
     pub(crate) fn land(&mut self, at: u32) {
         let rel = self.offset() - (at + 4);
@@ -326,6 +336,8 @@ mod tests {
             "push qword ptr [1006h]",
         );
         check(|c| c.jrcxz(3), "jrcxz 0000000000001005h");
+        check(|c| c.loop_back(18), "loop 0000000000000FF0h");
+        check(|c| c.jump_back(18), "jmp short 0000000000000FF0h");
         check(|c| c.store_based(Gpr(12), Gpr(3), 20), "mov [rbx+14h],r12");
         check(
             |c| c.store_based(Gpr(0), Gpr(12), 260),

@@ -15,6 +15,7 @@
 mod count;
 mod decode;
 pub(crate) mod emit;
+mod landing;
 mod observe;
 mod operands;
 mod spilled;
@@ -31,6 +32,8 @@ pub(crate) use count::{Correction, Counted};
 use count::{NOT_NEGATIVE, place_to_count};
 pub(crate) use decode::{Fetch, Flow, Insn, MOST_BLIND, Superblock, decode, until_flags_set};
 use emit::{Code, Gpr};
+use landing::check_target;
+pub(crate) use landing::{LANDING, thunk};
 use operands::{memory_of, reaches, unused_register};
 
 /// The longest superblock, in guest instructions.
@@ -220,27 +223,6 @@ pub(crate) fn translate(block: &Superblock, request: Request) -> Translation {
         map: t.map,
         taped: t.tape.map(|t| t.finish(block)),
     }
-}
-
-/// The prologue alone, for a block that is already translated: checks and jumps to `entry`.
-pub(crate) fn thunk(pc: u64, entry: u64, host: u64, routines: Routines) -> Vec<u8> {
-    let mut code = Code::at(host);
-    check_target(&mut code, pc, routines);
-    code.load(Gpr::RDX, slot::RDX);
-    code.load(Gpr::RCX, slot::RCX);
-    code.jump(entry);
-    code.bytes
-}
-
-/// Goes on if the target of an indirect branch, in rcx, is `pc`.
-fn check_target(code: &mut Code, pc: u64, routines: Routines) {
-    code.imm64(Gpr::RDX, pc.wrapping_neg());
-    code.add_rcx_rdx();
-    // On a mismatch rcx gets the target back and the miss routine looks further.
-    code.jrcxz(10 + 4 + 5);
-    code.imm64(Gpr::RDX, pc);
-    code.add_rcx_rdx();
-    code.jump(routines.miss);
 }
 
 impl Translator<'_> {
