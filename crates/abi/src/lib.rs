@@ -36,7 +36,7 @@ use std::fmt;
 
 pub use describe::describe;
 pub use plan::Plan;
-pub use simple::{Simple, simple};
+pub use simple::{Simple, reads_by_arguments, simple};
 
 /// A system call as the guest makes it: `rax`, and `rdi`, `rsi`, `rdx`, `r10`, `r8`, `r9`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -22,6 +22,22 @@ pub enum Simple {
     None,
 }
 
+/// Which memory the call reads follows from its arguments and its result: nothing has to be looked up in memory,
+/// and so it can still be told later.
+pub fn reads_by_arguments(nr: u64) -> bool {
+    let looked_up = |effect: &Effect| {
+        matches!(
+            effect,
+            Effect::Text(_)
+                | Effect::Texts(_)
+                | Effect::Gather(..)
+                | Effect::Reads(_)
+                | Effect::By(_)
+        )
+    };
+    table::entry(nr).is_some_and(|entry| !entry.effects.iter().any(looked_up))
+}
+
 /// The effect of a call, as far as the number alone tells.
 pub fn simple(nr: u64) -> Simple {
     let Some(entry) = table::entry(nr) else {

@@ -205,10 +205,11 @@ impl Descriptors {
                 if call.nr as i64 == libc::SYS_write {
                     self.moved(fd, |p| p + new);
                 }
+                let kind = kind?;
                 let mut bytes = vec![0; ret as usize];
                 let n = memory.read(b, &mut bytes);
                 bytes.truncate(n);
-                return Some((kind?, bytes));
+                return Some((kind, bytes));
             }
             libc::SYS_writev | libc::SYS_pwritev | libc::SYS_pwritev2 => {
                 let kind = self.output(fd);
@@ -219,6 +220,7 @@ impl Descriptors {
             }
             libc::SYS_read | libc::SYS_readv | libc::SYS_getdents64 => self.moved(fd, |p| p + new),
             libc::SYS_lseek => self.moved(fd, |_| new),
+            nr if !changes_descriptors(nr) => {}
             libc::SYS_close => {
                 self.open.remove(&fd);
             }
@@ -283,6 +285,16 @@ impl Descriptors {
         None
     }
 
+    /// The call can be followed any time before the next one that cannot: it neither shows output nor changes which
+    /// descriptors there are, nor is anything read for it.
+    pub(crate) fn can_wait(&self, call: &Call) -> bool {
+        match call.nr as i64 {
+            libc::SYS_write | libc::SYS_pwrite64 => self.output(call.args[0]).is_none(),
+            libc::SYS_writev | libc::SYS_pwritev | libc::SYS_pwritev2 => false,
+            nr => !changes_descriptors(nr),
+        }
+    }
+
     fn opened(&mut self, dir: u64, path: u64, flags: u64, fd: u64, memory: &dyn Memory) {
         let name = text(path, memory);
         let kind = match name.as_slice() {
@@ -307,6 +319,42 @@ impl Descriptors {
             None => self.open.remove(&to),
         };
     }
+}
+
+/// Calls after which other descriptors are open, or relative names mean something else.
+fn changes_descriptors(nr: i64) -> bool {
+    matches!(
+        nr,
+        libc::SYS_close
+            | libc::SYS_close_range
+            | libc::SYS_dup
+            | libc::SYS_dup2
+            | libc::SYS_dup3
+            | libc::SYS_fcntl
+            | libc::SYS_open
+            | libc::SYS_creat
+            | libc::SYS_openat
+            | libc::SYS_openat2
+            | libc::SYS_pipe
+            | libc::SYS_pipe2
+            | libc::SYS_chdir
+            | libc::SYS_fchdir
+            | libc::SYS_getcwd
+            | libc::SYS_socket
+            | libc::SYS_accept
+            | libc::SYS_accept4
+            | libc::SYS_eventfd
+            | libc::SYS_eventfd2
+            | libc::SYS_epoll_create
+            | libc::SYS_epoll_create1
+            | libc::SYS_timerfd_create
+            | libc::SYS_signalfd
+            | libc::SYS_signalfd4
+            | libc::SYS_inotify_init
+            | libc::SYS_inotify_init1
+            | libc::SYS_memfd_create
+            | libc::SYS_pidfd_open
+    )
 }
 
 /// A C string of the guest's.

@@ -177,6 +177,8 @@ pub(crate) struct Engine {
     /// The step of the last indirect branch that the engine has seen.
     pub(crate) last_branch: Option<u64>,
     tape: self::tape::Tape,
+    /// Answers that the guest's calls may take.
+    pub(crate) offers: crate::offers::Offers,
 }
 
 /// What a checkpoint keeps of the engine.
@@ -332,6 +334,7 @@ impl Engine {
             trap_blocked: false,
             last_branch: None,
             tape: self::tape::Tape::default(),
+            offers: crate::offers::Offers::default(),
         })
     }
 

@@ -97,6 +97,9 @@ pub(crate) mod slot {
     pub(crate) const TAPE: u32 = 0x20;
     /// For each general register, the guest's own value while it holds the cursor of the tape.
     pub(crate) const TAPE_REGISTERS: u32 = 0x600;
+    /// Answers that a replay offers to system calls: the next one, and where they end.
+    pub(crate) const OFFER_AT: u32 = 0x28;
+    pub(crate) const OFFER_END: u32 = 0x30;
     /// Where translated code goes on after a system call.
     pub(crate) const CONTINUE: u32 = 0x38;
     pub(crate) const RSP: u32 = 0x40;
@@ -178,4 +181,21 @@ pub(crate) mod class {
     pub(crate) fn returned(arg: u8, bound: u8) -> u64 {
         word(arg.into(), bound.into(), NONE, 0)
     }
+}
+
+/// One answer that a replay offers, in the place of the ring: this, then the bytes that the call writes, padded to 8.
+pub(crate) mod offer {
+    pub(crate) const NR: u32 = 0;
+    /// When it is taken: where the next record of the tape goes.
+    pub(crate) const CURSOR: u32 = NR;
+    pub(crate) const STEP: u32 = 8;
+    /// When it is taken: the address behind the call.
+    pub(crate) const NEXT: u32 = STEP;
+    pub(crate) const RESULT: u32 = 16;
+    /// The first three arguments; when it is taken, the other three.
+    pub(crate) const ARGS: u32 = 24;
+    /// Where the bytes go, and how many there are.
+    pub(crate) const TO: u32 = 48;
+    pub(crate) const LEN: u32 = 56;
+    pub(crate) const SIZE: u32 = 64;
 }

@@ -76,6 +76,7 @@ mod layout;
 mod maps;
 mod memory;
 mod observe;
+mod offers;
 mod outside;
 mod policy;
 mod private;

@@ -35,7 +35,7 @@ mod calls;
 mod signals;
 mod tape;
 
-use calls::spot;
+pub(crate) use calls::spot;
 
 /// What is done with the output that the guest produces again.
 pub type Sink = Box<dyn FnMut(OutputKind, &[u8])>;
@@ -193,6 +193,8 @@ pub struct Replay {
     /// Process id that the guest believes to have.
     pub(crate) pid: u64,
     pub(crate) to_deliver: VecDeque<Pending>,
+    /// How many answers are offered to calls in advance.
+    pub(crate) window: crate::offers::Window,
 }
 
 /// A sink that passes output on to where the guest's would go.
@@ -284,6 +286,7 @@ impl Replay {
             private: None,
             pid: snapshot.pid,
             to_deliver: VecDeque::new(),
+            window: crate::offers::Window::default(),
         };
         replay.next = replay.reader.next()?;
         Ok(replay)
@@ -513,7 +516,12 @@ impl Replay {
                 self.engine.past_armed(1)?
             } else {
                 watching.begin(&mut self.engine)?;
-                self.engine.go(Some(goal))?
+                let due = self.offer_answers(until)?;
+                let stop = self
+                    .engine
+                    .go(Some(due.map_or(goal, |due| goal.min(due))))?;
+                self.answers_taken()?;
+                stop
             };
             self.engine.pending.clear();
             self.stops.counted = false;

@@ -3,7 +3,8 @@
 //! `miss` completes an indirect branch that the first table did not know: it searches the second
 //! table and, failing that, stops for the tracer. `syscall` carries out a guest system call. Calls
 //! that the class table allows are run on the spot and their results logged to the ring, at a
-//! fraction of a ptrace stop; all others stop for the tracer. `gadget` is a bare `syscall; int3`
+//! fraction of a ptrace stop; in a replay, calls to which the tracer has offered the recorded answer
+//! take it on the spot. All others stop for the tracer. `gadget` is a bare `syscall; int3`
 //! for calls that the tracer makes in the guest's name.
 //!
 //! The routines use only the thread's page and its private stack, never the guest's: the guest's
@@ -12,7 +13,7 @@
 use iced_x86::IcedError;
 use iced_x86::code_asm::*;
 
-use crate::layout::{L2_BITS, L2_GROUP_BITS, L2_MULTIPLIER, Layout, class, record, slot};
+use crate::layout::{L2_BITS, L2_GROUP_BITS, L2_MULTIPLIER, Layout, class, offer, record, slot};
 
 /// Addresses inside the routines that the tracer recognises when the guest stops there.
 #[derive(Clone, Copy, Debug)]
@@ -108,6 +109,7 @@ fn try_assemble(layout: Layout, at: u64) -> Result<(Vec<u8>, Labels), IcedError>
     let mut copy = a.create_label();
     let mut copied = a.create_label();
     let mut slow = a.create_label();
+    let mut offered = a.create_label();
     let mut syscall_stop = a.create_label();
     let mut preempted = a.create_label();
     let mut syscall_done_stop = a.create_label();
@@ -124,7 +126,7 @@ fn try_assemble(layout: Layout, at: u64) -> Result<(Vec<u8>, Labels), IcedError>
     a.ja(slow)?;
     a.mov(r11, qword_ptr(rax * 8 + layout.classes() as i32))?;
     a.test(r11, r11)?;
-    a.jz(slow)?;
+    a.jz(offered)?;
     a.mov(gs(slot::NR), rax)?;
     a.mov(gs(slot::CLASS), r11)?;
     for (n, reg) in [rdi, rsi, rdx, r10, r8, r9].into_iter().enumerate() {
@@ -233,6 +235,49 @@ fn try_assemble(layout: Layout, at: u64) -> Result<(Vec<u8>, Labels), IcedError>
     a.mov(rsp, gs(slot::RSP))?;
     a.set_label(&mut syscall_stop)?;
     a.int3()?;
+    // Is it the call for which there is an answer, at the same step?
+    a.set_label(&mut offered)?;
+    a.mov(rcx, gs(slot::OFFER_AT))?;
+    a.cmp(rcx, gs(slot::OFFER_END))?;
+    a.jae(slow)?;
+    a.cmp(qword_ptr(rcx + offer::NR), rax)?;
+    a.jne(slow)?;
+    for (n, reg) in [rdi, rsi, rdx].into_iter().enumerate() {
+        a.cmp(qword_ptr(rcx + offer::ARGS + 8 * n as u32), reg)?;
+        a.jne(slow)?;
+    }
+    a.mov(r11, gs(slot::BASE))?;
+    for lane in 0..slot::LANES {
+        a.add(r11, gs(slot::COUNT + 8 * lane))?;
+    }
+    a.cmp(qword_ptr(rcx + offer::STEP), r11)?;
+    a.jne(slow)?;
+    a.mov(r11, gs(slot::TAPE))?;
+    a.mov(qword_ptr(rcx + offer::CURSOR), r11)?;
+    a.mov(r11, gs(slot::NEXT))?;
+    a.mov(qword_ptr(rcx + offer::NEXT), r11)?;
+    for (n, reg) in [r10, r8, r9].into_iter().enumerate() {
+        a.mov(qword_ptr(rcx + offer::ARGS + 8 * n as u32), reg)?;
+    }
+    a.mov(rax, qword_ptr(rcx + offer::RESULT))?;
+    a.push(rdi)?;
+    a.push(rsi)?;
+    a.mov(rdi, qword_ptr(rcx + offer::TO))?;
+    a.lea(rsi, qword_ptr(rcx + offer::SIZE))?;
+    a.mov(rcx, qword_ptr(rcx + offer::LEN))?;
+    a.cld()?;
+    a.rep().movsb()?;
+    a.add(rsi, 7)?;
+    a.and(rsi, -8)?;
+    a.mov(gs(slot::OFFER_AT), rsi)?;
+    a.pop(rsi)?;
+    a.pop(rdi)?;
+    a.mov(r11, gs(slot::FLAGS))?;
+    a.push(r11)?;
+    a.popfq()?;
+    a.mov(rcx, gs(slot::NEXT))?;
+    a.mov(rsp, gs(slot::RSP))?;
+    a.jmp(gs(slot::CONTINUE))?;
     let mut end = a.create_label();
     a.set_label(&mut end)?;
     a.nop()?;

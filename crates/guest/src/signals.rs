@@ -205,17 +205,43 @@ impl Engine {
         regs.rip = self.cache.regions[0].labels.gadget + 2;
         regs.orig_rax = u64::MAX;
         self.tracee.set_regs(&regs)?;
+        self.tracee.resume(Resume::Run)?;
+        self.until_trap()
+    }
+
+    /// The process has been resumed before the gadget's `int3`: waits for that.
+    fn until_trap(&mut self) -> Result<(), Error> {
         loop {
-            self.tracee.resume(Resume::Run)?;
             match self.tracee.wait()? {
                 Wait::Signal(libc::SIGTRAP) => break,
                 Wait::Signal(sig) => self.note_signal(sig)?,
                 Wait::Event(_) | Wait::Group(_) => {}
                 _ => return Err(Error::Lost),
             }
+            self.tracee.resume(Resume::Run)?;
         }
         self.can_deliver = true;
         Ok(())
+    }
+
+    /// Whether the guest would not be given the signal here: it is blocked.
+    pub(crate) fn is_blocked(&self, signal: i32) -> Result<bool, Error> {
+        Ok(self.tracee.sigmask()? >> (signal - 1) & 1 != 0)
+    }
+
+    /// Leaves a signal that was taken from the kernel, but is blocked by the time it is to be delivered, to the
+    /// kernel again. That happens to the second of two that came close to each other, while the handler of the
+    /// first runs.
+    pub(crate) fn hand_back(&mut self, pending: &Pending) -> Result<(), Error> {
+        self.make_deliverable()?;
+        let mut regs = self.regs;
+        regs.rip = self.cache.regions[0].labels.gadget + 2;
+        regs.orig_rax = u64::MAX;
+        self.tracee.set_regs(&regs)?;
+        self.tracee.set_siginfo(&pending.info)?;
+        self.can_deliver = false;
+        self.tracee.resume(Resume::Deliver(pending.signal))?;
+        self.until_trap()
     }
 
     /// Carries out the guest's sigreturn: the kernel takes the frame back.

@@ -77,7 +77,7 @@ pub(crate) struct Threads {
     next: u32,
     pub(crate) about: BTreeMap<ThreadId, About>,
     /// Descriptors through which threads can be given names.
-    naming: Vec<(u64, i32)>,
+    pub(crate) naming: Vec<(u64, i32)>,
 }
 
 impl Threads {

@@ -169,6 +169,11 @@ pub trait Listener: Send {
     /// Shapes that it knows from an earlier tape of the same guest.
     fn shapes_heard(&self) -> usize;
 
+    /// It makes use of what system calls read ([`Event::Leave`]); otherwise that may be missing.
+    fn wants_reads(&self) -> bool {
+        true
+    }
+
     fn hear(&mut self, part: Part<'_>);
 
     /// For whoever gets it back.

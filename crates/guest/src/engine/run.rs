@@ -503,10 +503,16 @@ impl Engine {
             if at_edge {
                 break;
             }
+            let mut code = [0; 2];
+            self.memory.read(rip, &mut code);
+            let pushes_flags = matches!(code, [0x9c, _] | [0x66, 0x9c]);
             self.tracee.single_step()?;
             match self.tracee.wait()? {
                 Wait::Signal(libc::SIGTRAP) => {
                     self.regs = self.tracee.regs()?;
+                    if pushes_flags {
+                        self.hide_trap_flag()?;
+                    }
                     if self.is_stop(self.regs.rip.wrapping_sub(1)) {
                         // An `int3` was stepped onto and executed; let it happen again.
                         self.regs.rip -= 1;
@@ -528,6 +534,17 @@ impl Engine {
         let step = self.step()?;
         self.set_step(step, 1)?;
         self.set_slot(slot::PREEMPT, 1)
+    }
+
+    /// The instruction that was single-stepped has pushed the flags, and among them the one by which it was. Whoever
+    /// takes them back would stop once more.
+    fn hide_trap_flag(&mut self) -> Result<(), Error> {
+        let upper = self.regs.rsp + 1;
+        let mut byte = [0];
+        if self.memory.read(upper, &mut byte) == 1 {
+            self.memory.write(upper, &[byte[0] & !1])?;
+        }
+        Ok(())
     }
 
     /// A signal raised by translated code. `None`: it was the engine's own doing and is mended.

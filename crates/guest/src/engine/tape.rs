@@ -71,6 +71,8 @@ struct Running {
 
 /// Somebody listens on another thread.
 struct Reader {
+    /// Also to what system calls read.
+    wants_reads: bool,
     to: Option<Sender<Message>>,
     /// Gives copies back that have been read.
     done: Receiver<Vec<u8>>,
@@ -90,6 +92,7 @@ struct Message {
 
 impl Reader {
     fn start(mut listener: Box<dyn Listener>) -> Self {
+        let wants_reads = listener.wants_reads();
         let (to, messages) = channel::<Message>();
         let (ack, done) = channel();
         let thread = std::thread::spawn(move || {
@@ -108,6 +111,7 @@ impl Reader {
             listener
         });
         Reader {
+            wants_reads,
             to: Some(to),
             done,
             busy: 0,
@@ -151,6 +155,14 @@ fn gone() -> Error {
 impl Engine {
     pub(crate) fn taping(&self) -> bool {
         self.tape.running.is_some()
+    }
+
+    /// Somebody wants to know what system calls read.
+    pub(crate) fn tape_wants_reads(&self) -> bool {
+        self.tape
+            .running
+            .as_ref()
+            .is_some_and(|r| r.reader.wants_reads)
     }
 
     /// Has the tape tell the arguments of calls that arrive at these addresses, and the result of
@@ -313,6 +325,7 @@ impl Engine {
         if !self.taping() {
             return Ok(u64::MAX);
         }
+        self.note_taken()?;
         let used = self.tape_used();
         let r = self.tape.running.as_mut().expect("just seen");
         if used > ENOUGH || r.events.len() > MANY_EVENTS {
@@ -343,6 +356,7 @@ impl Engine {
         if !self.taping() {
             return Ok(());
         }
+        self.note_taken()?;
         let at = self.tape_used() as u32;
         let r = self.tape.running.as_mut().expect("just seen");
         if let (Event::State { .. }, Some((last, old @ Event::State { .. }))) =
@@ -356,7 +370,15 @@ impl Engine {
         Ok(())
     }
 
+    /// A call was made and has returned when the cursor was there.
+    pub(crate) fn tape_call(&mut self, cursor: u64, enter: Event, leave: Event) {
+        let at = (cursor - self.cache.layout.tape()) as u32;
+        let r = self.tape.running.as_mut().expect("there is a tape");
+        r.events.extend([(at, enter), (at, leave)]);
+    }
+
     fn hand_over(&mut self) -> Result<(), Error> {
+        self.note_taken()?;
         let len = self.tape_used() as usize;
         let step = self.step()?;
         let base = self.cache.layout.tape();

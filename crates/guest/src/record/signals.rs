@@ -5,6 +5,10 @@ use super::*;
 impl Recorder {
     pub(super) fn deliver_pending(&mut self) -> Result<Option<End>, Error> {
         while let Some(p) = self.engine.pending.pop_front() {
+            if self.engine.is_blocked(p.signal)? {
+                self.engine.hand_back(&p)?;
+                continue;
+            }
             match self.engine.dispositions.of(p.signal) {
                 Disposition::Ignore => {}
                 Disposition::Stop => self.job_stop(p.signal)?,

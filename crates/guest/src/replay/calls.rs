@@ -378,7 +378,7 @@ impl Replay {
 }
 
 /// The arguments and the data of a call that ran on the spot.
-pub(super) fn spot(payload: &[u8]) -> Result<([u64; 3], &[u8]), Error> {
+pub(crate) fn spot(payload: &[u8]) -> Result<([u64; 3], &[u8]), Error> {
     let mut d = Decoder(payload);
     let args = [d.u64()?, d.u64()?, d.u64()?];
     Ok((args, d.0))

@@ -51,7 +51,9 @@ impl Replay {
             return self.syscall();
         }
         let call = self.engine.call();
-        let plan = abi::Plan::before(&call, &self.engine.memory).ok();
+        let reads = self.engine.tape_wants_reads() || self.edited;
+        let plan = || abi::Plan::before(&call, &self.engine.memory).ok();
+        let plan = reads.then(plan).flatten();
         let waiting = self.in_call.len();
         self.engine.tape_writes();
         let end = self.syscall()?;

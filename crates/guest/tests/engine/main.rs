@@ -7,6 +7,7 @@ mod checkpoints;
 mod determinism;
 mod edits;
 mod observe;
+mod offers;
 mod oracle;
 mod private;
 mod random;

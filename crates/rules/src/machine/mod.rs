@@ -452,6 +452,10 @@ impl Listener for Machine {
         self.shapes.len()
     }
 
+    fn wants_reads(&self) -> bool {
+        false
+    }
+
     fn hear(&mut self, tape: Part<'_>) {
         if !std::mem::replace(&mut self.begun, true) {
             self.step = tape.step;
