@@ -7,6 +7,7 @@
 //! until the whole cache is emptied.
 
 use std::io;
+use std::sync::Once;
 
 use rustc_hash::FxHashMap;
 
@@ -28,6 +29,9 @@ const ROUTINES_SIZE: u64 = 0x1000;
 
 /// Memory is asked for in pieces of this size: a fault for each page costs several times as much.
 const PIECE: u64 = 0x4_0000;
+
+/// Address space for what the tracer itself keeps, most of it about translated code.
+const HEAP: usize = 0x400_0000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct BlockId(pub(crate) u32);
@@ -181,6 +185,33 @@ impl Drop for Shared {
     }
 }
 
+/// Has the memory of this process come in large pages. What is kept of a block is a kilobyte, so that the start of a
+/// program asks for megabytes at once, and the faults for small pages are a tenth of its time. Where this does not
+/// work (no such pages, another thread's memory), nothing but that is lost.
+#[cfg(target_env = "gnu")]
+fn use_large_pages() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        // SAFETY: settings of the allocator; where its memory ends is only looked at, and the advice changes nothing
+        // that is there.
+        unsafe {
+            // Any of these keeps the allocator from choosing the others by itself.
+            libc::mallopt(libc::M_MMAP_THRESHOLD, 0x40_0000);
+            libc::mallopt(libc::M_TRIM_THRESHOLD, 2 * HEAP as i32);
+            libc::mallopt(libc::M_TOP_PAD, HEAP as i32);
+            let begin = libc::sbrk(0) as usize & !4095;
+            drop(std::hint::black_box(Vec::<u8>::with_capacity(0x20_0000)));
+            let end = libc::sbrk(0) as usize;
+            if end > begin {
+                libc::madvise(begin as *mut _, end - begin, libc::MADV_HUGEPAGE);
+            }
+        }
+    });
+}
+
+#[cfg(not(target_env = "gnu"))]
+fn use_large_pages() {}
+
 /// All translated code of one guest image.
 pub(crate) struct Cache {
     shared: Shared,
@@ -205,6 +236,7 @@ const FIRST_BOUNDED: u32 = 0xf000_0000;
 
 impl Cache {
     pub(crate) fn new(layout: Layout) -> Result<Self, Error> {
+        use_large_pages();
         Ok(Cache {
             shared: Shared::new()?,
             layout,
