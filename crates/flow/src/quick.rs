@@ -304,7 +304,7 @@ impl Quick<'_> {
     fn answer(&mut self, words: &[u64]) -> Answer {
         match *words {
             [] => 0,
-            [at, bytes] if bytes < 1 << 32 => ONE_CELL | at << 32 | bytes,
+            [at, bytes] if bytes < 1 << 32 => one_cell(at, bytes),
             _ => self.code(words.iter().copied()),
         }
     }
@@ -319,6 +319,10 @@ impl Quick<'_> {
             one => [(one & !ONE_CELL) >> 32, one & 0xffff_ffff][..].into(),
         }
     }
+}
+
+fn one_cell(at: u64, bytes: u64) -> Answer {
+    ONE_CELL | at << 32 | bytes
 }
 
 /// The number of a list that is too long.
@@ -618,7 +622,7 @@ impl<E: Edges> Run<'_, '_, E> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn address(&self, site: Site) -> u64 {
         let values = &self.scene.values[site.part as usize];
         if !site.sum {
@@ -638,6 +642,14 @@ impl<E: Edges> Run<'_, '_, E> {
             Guard::Moved(site) => self.address(site) & 1,
             Guard::Store { spot, whole } => {
                 let (addr, len) = (self.address(spot), u64::from(spot.len));
+                if addr % 8 + len <= 8 && !whole {
+                    let Slicer { memory, taken, .. } = &mut *self.slicer;
+                    taken.clear();
+                    return match memory.take_within(addr, len, taken) {
+                        0 => 0,
+                        bytes => one_cell(addr % 8, u64::from(bytes)),
+                    };
+                }
                 match self.slicer.memory.maybe(addr, len) {
                     true => self.take(addr, len, whole),
                     false => 0,

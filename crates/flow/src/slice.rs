@@ -157,6 +157,10 @@ impl<'a, E: Edges> Slicer<'a, E> {
 
     /// Walks a roll backward, as long as `go_on` says so, which is told at what step it is.
     pub fn walk(&mut self, roll: &Roll, go_on: impl Fn(u64) -> bool) {
+        E::walk(self, roll, &go_on);
+    }
+
+    pub(crate) fn go_back(&mut self, roll: &Roll, go_on: &dyn Fn(u64) -> bool) {
         let mut since = 0;
         roll.chunks_from(self.criterion.step, |view, items| {
             let mut left = items;
