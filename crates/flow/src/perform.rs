@@ -20,7 +20,7 @@ fn pc_of(form: &Form<'_>, hidden: &[Shown], operand: Operand) -> u64 {
 
 impl<E: Edges> Run<'_, '_, E> {
     /// Those that an operand stands for.
-    #[inline]
+    #[inline(always)]
     fn value(&mut self, operand: Operand, who: WhoId) -> (Wants, u64) {
         match operand {
             Operand::Register { cell, n } => {
@@ -39,7 +39,7 @@ impl<E: Edges> Run<'_, '_, E> {
     }
 
     /// The step of the instruction that an operand stands for.
-    #[inline]
+    #[inline(always)]
     fn step(&self, operand: Operand) -> u64 {
         match operand {
             Operand::Own(i) => self.scene.item.step + u64::from(i),
@@ -70,7 +70,7 @@ impl<E: Edges> Run<'_, '_, E> {
     }
 
     /// Does one thing.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn perform(&mut self, number: usize) {
         match self.quick.ops[number] {
             Op::Edge {

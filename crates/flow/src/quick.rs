@@ -29,7 +29,7 @@ use crate::roll::{Item, View, What};
 use crate::rows::{Form, MANY_CALLS, Rows};
 use crate::slice::{NOBODY, Shown, Slicer};
 use crate::terms::{Edges, Node, OUTSIDE};
-use crate::wanted::{Entry, Registers, Taken, Took, UNKNOWN, Wants, WhoId, runs};
+use crate::wanted::{Entry, Registers, Taken, Took, UNKNOWN, Wants, WhoId, part, runs};
 
 /// Records that are to be gone through.
 pub(crate) struct Scene<'v> {
@@ -304,7 +304,7 @@ impl Quick<'_> {
     fn answer(&mut self, words: &[u64]) -> Answer {
         match *words {
             [] => 0,
-            [at, bytes] if bytes < 1 << 32 => ONE_CELL | at << 32 | bytes,
+            [at, bytes] if bytes < 1 << 32 => one_cell(at, bytes),
             _ => self.code(words.iter().copied()),
         }
     }
@@ -319,6 +319,10 @@ impl Quick<'_> {
             one => [(one & !ONE_CELL) >> 32, one & 0xffff_ffff][..].into(),
         }
     }
+}
+
+fn one_cell(at: u64, bytes: u64) -> Answer {
+    ONE_CELL | at << 32 | bytes
 }
 
 /// The number of a list that is too long.
@@ -618,7 +622,7 @@ impl<E: Edges> Run<'_, '_, E> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn address(&self, site: Site) -> u64 {
         let values = &self.scene.values[site.part as usize];
         if !site.sum {
@@ -638,6 +642,14 @@ impl<E: Edges> Run<'_, '_, E> {
             Guard::Moved(site) => self.address(site) & 1,
             Guard::Store { spot, whole } => {
                 let (addr, len) = (self.address(spot), u64::from(spot.len));
+                if addr % 8 + len <= 8 && !whole {
+                    let Slicer { memory, taken, .. } = &mut *self.slicer;
+                    taken.clear();
+                    return match memory.take_within(addr, len, taken) {
+                        0 => 0,
+                        bytes => one_cell(addr % 8, u64::from(bytes)),
+                    };
+                }
                 match self.slicer.memory.maybe(addr, len) {
                     true => self.take(addr, len, whole),
                     false => 0,
@@ -648,6 +660,9 @@ impl<E: Edges> Run<'_, '_, E> {
 
     /// Takes what is wanted of a store, and says what it was.
     fn take(&mut self, addr: u64, len: u64, whole: bool) -> Answer {
+        if whole && addr % 8 + len <= 8 {
+            return self.take_whole(addr, len);
+        }
         let (quick, slicer) = (&mut *self.quick, &mut *self.slicer);
         let mut words: SmallVec<[u64; 4]> = SmallVec::new();
         for (n, wanted, bytes) in slicer.memory.wanted(addr, len) {
@@ -672,6 +687,25 @@ impl<E: Edges> Run<'_, '_, E> {
             slicer.memory.take(addr, len, &mut slicer.taken);
         }
         quick.answer(&words)
+    }
+
+    /// The same for bytes of one cell, where it matters who wants them: mostly a register that is saved.
+    fn take_whole(&mut self, addr: u64, len: u64) -> Answer {
+        let (quick, memory) = (&mut *self.quick, &mut self.slicer.memory);
+        let bytes = part(addr / 8, addr, len);
+        let (mut wanted, mut taken) = (0, 0);
+        let mut list: SmallVec<[u64; 8]> = SmallVec::new();
+        for e in memory.entries(addr / 8) {
+            wanted |= e.bytes & bytes;
+            taken += runs(e.bytes & bytes).count() as u64;
+            list.push(word(e.wants.who, e.bytes));
+        }
+        if wanted == 0 {
+            return 0;
+        }
+        memory.take_within(addr, len, &mut quick.kept);
+        let code = quick.code(list.into_iter());
+        quick.answer(&[addr % 8, u64::from(wanted), code, taken])
     }
 
     /// Of what was kept, from the `n`-th on.

@@ -39,6 +39,8 @@ const USES: u64 = 64;
 const FEW: u64 = 4;
 /// Beginnings of a row that are known to have been met once.
 const MARKS: usize = 16;
+/// Sets of branches of which a row remembers whether it decides about them.
+const ANSWERS: usize = 8;
 
 pub(crate) type RowId = u32;
 
@@ -68,9 +70,9 @@ pub(crate) struct Form<'a> {
     /// Branches before the first call, and their bits.
     branches: Box<[u64]>,
     bits: u64,
-    /// By number of a set of branches that was asked about and has one of these bits: whether one of the
+    /// Sets of branches that were asked about lately and have one of these bits: whether one of the
     /// branches is in it.
-    answers: FxHashMap<SetId, bool>,
+    answers: [(SetId, bool); ANSWERS],
     pub(crate) begins: FxHashMap<Rc<[u64]>, u32>,
     /// The beginning that was used last.
     pub(crate) last: Option<(Rc<[u64]>, u32)>,
@@ -267,7 +269,7 @@ impl<'a> Form<'a> {
             bits: bits(branches.clone().map(|at| at.step.pc)),
             branches: branches.map(|at| at.step.pc).collect(),
             steps: steps.into(),
-            answers: FxHashMap::default(),
+            answers: [(SetId::MAX, false); ANSWERS],
             begins: FxHashMap::default(),
             last: None,
             learned: 0,
@@ -286,12 +288,15 @@ impl<'a> Form<'a> {
     }
 
     /// Whether one of the branches before the first call is in the set.
+    #[inline]
     pub(crate) fn answers(&mut self, set: &Set, id: SetId) -> bool {
-        let Form { branches, bits, .. } = self;
-        set.may_have(*bits)
-            && *self
-                .answers
-                .entry(id)
-                .or_insert_with(|| branches.iter().any(|b| set.has(*b)))
+        if !set.may_have(self.bits) {
+            return false;
+        }
+        let known = &mut self.answers[id as usize % ANSWERS];
+        if known.0 != id {
+            *known = (id, self.branches.iter().any(|b| set.has(*b)));
+        }
+        known.1
     }
 }

@@ -62,8 +62,8 @@ pub struct Slicer<'a, E> {
     nodes: Vec<Option<Times>>,
     /// Calls that stand for what happened inside of them, and have not been reached yet.
     squashed: BTreeSet<Node>,
-    /// What the library code of a call is shown as: of the call that was looked at last.
-    hidden: Option<(FrameId, Shown)>,
+    /// What the library code of a call is shown as: of calls that were looked at lately.
+    hidden: [Option<(FrameId, Shown)>; LATELY],
     pub edges: E,
     pub(crate) quick: Option<Box<Quick<'a>>>,
     room: Room<Wants>,
@@ -100,6 +100,9 @@ pub(crate) struct Shown {
     pub(crate) id: InsnId,
 }
 
+/// Calls of which it is remembered what they are shown as.
+const LATELY: usize = 16;
+
 /// The number of all that is outside.
 pub(crate) const NOBODY: InsnId = InsnId::MAX;
 
@@ -129,7 +132,7 @@ impl<'a, E: Edges> Slicer<'a, E> {
             omitted: vec![None; n],
             nodes: vec![None; n],
             squashed: BTreeSet::new(),
-            hidden: None,
+            hidden: [None; LATELY],
             edges,
             quick: Some(Quick::new(codes.len(), eager)),
             room: Room::default(),
@@ -157,6 +160,10 @@ impl<'a, E: Edges> Slicer<'a, E> {
 
     /// Walks a roll backward, as long as `go_on` says so, which is told at what step it is.
     pub fn walk(&mut self, roll: &Roll, go_on: impl Fn(u64) -> bool) {
+        E::walk(self, roll, &go_on);
+    }
+
+    pub(crate) fn go_back(&mut self, roll: &Roll, go_on: &dyn Fn(u64) -> bool) {
         let mut since = 0;
         roll.chunks_from(self.criterion.step, |view, items| {
             let mut left = items;
@@ -230,7 +237,7 @@ impl<'a, E: Edges> Slicer<'a, E> {
         }
         let known = id.is_some_and(|id| self.visible[id as usize] == Some(false));
         if known
-            && let Some((f, shown)) = self.hidden
+            && let Some((f, shown)) = self.hidden[frame.0 as usize % LATELY]
             && f == frame
         {
             return shown;
@@ -251,7 +258,7 @@ impl<'a, E: Edges> Slicer<'a, E> {
             },
         };
         if known {
-            self.hidden = Some((frame, shown));
+            self.hidden[frame.0 as usize % LATELY] = Some((frame, shown));
         }
         shown
     }

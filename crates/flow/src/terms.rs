@@ -4,6 +4,9 @@ use image::effects::RegRange;
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
+use crate::roll::Roll;
+use crate::slice::Slicer;
+
 /// Why one instruction depends on another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Kind {
@@ -46,6 +49,14 @@ pub trait Edges {
 
     /// `key` is the same for dependences between the same instructions for the same reason.
     fn add(&mut self, key: u64, edge: Edge, times: u64);
+
+    /// [`Slicer::walk`], compiled where these are known.
+    fn walk(slicer: &mut Slicer<'_, Self>, roll: &Roll, go_on: &dyn Fn(u64) -> bool)
+    where
+        Self: Sized,
+    {
+        slicer.go_back(roll, go_on);
+    }
 
     /// Where dependences can be added by the number of their key, if that is how they are kept.
     fn merged(&mut self) -> Option<&mut Merged> {
@@ -153,6 +164,10 @@ impl Edges for Merged {
         let number = self.number(key);
         let ends = (edge.from.step, edge.to.step);
         self.add_one(number, ends, times, || edge);
+    }
+
+    fn walk(slicer: &mut Slicer<'_, Self>, roll: &Roll, go_on: &dyn Fn(u64) -> bool) {
+        slicer.go_back(roll, go_on);
     }
 
     fn merged(&mut self) -> Option<&mut Merged> {
