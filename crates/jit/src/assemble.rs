@@ -9,7 +9,7 @@
 use crate::anchors::{self, Anchor, MOST_FORGOTTEN, Near};
 use crate::cell::{Arith, DIFFERENCE};
 use crate::emit::*;
-use crate::run::{ASK, BEFORE, END, FAILED, RETURN, at};
+use crate::run::{ASK, BEFORE, END, FAILED, HANDED, RETURN, at};
 use crate::ways::{FIRST_VALUE, FS, Kind, Op, Quick, Way};
 
 /// The groups of which it matters whether something is known of them: vectors and what comes after.
@@ -158,10 +158,13 @@ pub(crate) fn open(way: &Way, shape: u32, ip: u64, exits: &Exits) -> Option<Vec<
 /// The code of a way that is not looked into.
 pub(crate) fn closed(way: &Way, shape: u32, ip: u64, exits: &Exits) -> Option<Vec<u8>> {
     let mut m = Maker::new(way, ip, exits);
-    if way.returns.is_some() {
-        m.a.mov(eax, RETURN);
-        m.a.jmp(exits.leave);
-        return m.a.finish();
+    for op in way.ops.iter().filter(|o| o.kind == Kind::Name) {
+        m.name(op);
+    }
+    if let Some((slot, result)) = way.returns {
+        m.returns(slot);
+        m.quick(rax, result);
+        m.a.mov(field(at::INNER), rax);
     }
     m.next(shape);
     m.finish()
@@ -236,13 +239,29 @@ impl<'a> Maker<'a> {
         self.halves(way.leaves & TELLING, |m, part, mask| {
             m.a.or(dword(rbx + (at::TELLING + part)), mask)
         });
-        if let Some(slot) = way.returns {
-            self.quick(rax, slot);
-            self.a.cmp(rax, field(at::SLOT));
-            let out = self.late(Late::Out(RETURN));
-            self.a.jae(out);
+        if let Some(insn) = way.handed {
+            self.a.mov(eax, HANDED + u32::from(insn));
+            return self.a.jmp(self.exits.leave);
+        }
+        if let Some((slot, _)) = way.returns {
+            self.returns(slot);
         }
         self.next(shape)
+    }
+
+    /// Stops if a return is of interest.
+    fn returns(&mut self, slot: Quick) {
+        self.quick(rax, slot);
+        self.a.cmp(rax, field(at::SLOT));
+        let out = self.late(Late::Out(RETURN));
+        self.a.jae(out);
+    }
+
+    /// A function is asked for by name.
+    fn name(&mut self, op: &Op) {
+        self.address(op);
+        self.a.mov(dword(rbx + at::NAMED), op.checked);
+        self.a.mov(field(at::NAMED_AT), rcx)
     }
 
     /// On to the next record.
@@ -466,6 +485,7 @@ impl<'a> Maker<'a> {
                 return self.a.mov(unit(op.value), rax);
             }
             Kind::Variable => return self.variable(op),
+            Kind::Name => return self.name(op),
             _ => {}
         }
         let near = anchors::near(&self.anchors, op);
