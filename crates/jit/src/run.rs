@@ -351,10 +351,11 @@ extern "sysv64" fn part(registers: &Registers, address: u64, len: u32) -> u64 {
     memory.load(address, len as u8).unwritten().into()
 }
 
-extern "sysv64" fn store(registers: &Registers, address: u64, len: u32, cell: Cell) {
+/// A piece of memory is written, and nothing is known of it.
+extern "sysv64" fn store(registers: &Registers, address: u64, len: u32) {
     // SAFETY: as above.
     let memory = unsafe { &mut *registers.memory };
-    memory.store(address, len as u8, cell);
+    memory.store(address, len as u8, Cell::PLAIN);
 }
 
 extern "sysv64" fn forget(registers: &Registers, address: u64, len: u32) {

@@ -244,6 +244,18 @@ impl Maker {
         if plain == Kind::Test && self.is_written(&op) {
             return;
         }
+        // Bytes of one operand are often named one by one.
+        if plain == Kind::Test
+            && let Some(last) = self.ops.last_mut()
+            && matches!(last.kind, Kind::Test | Kind::CheckedTest)
+            && last.insn == op.insn
+            && (last.base, last.index, last.scale) == (op.base, op.index, op.scale)
+            && last.offset.wrapping_add(i64::from(last.len)) == op.offset
+            && last.len + op.len <= 8
+        {
+            last.len += op.len;
+            return;
+        }
         if let Some(last) = self.ops.last_mut()
             && last.kind == Kind::Check
             && last.insn == op.insn
