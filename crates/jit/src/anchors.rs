@@ -94,7 +94,8 @@ fn is_near(op: &Op) -> bool {
         | Kind::Arith(_)
         | Kind::Select
         | Kind::Constant
-        | Kind::Variable => false,
+        | Kind::Variable
+        | Kind::Name => false,
         Kind::Forget => op.len.is_multiple_of(8) && op.len / 8 <= MOST_FORGOTTEN,
         _ => true,
     };

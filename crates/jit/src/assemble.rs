@@ -1,16 +1,21 @@
 //! Ways as machine code.
 //!
 //! While it runs: rbx is [`Registers`](crate::Registers), rbp the record, r12 the first cell, r15 what an address
-//! keeps to be that of a cell, r13 and r14 the guest's rsp and rbp. r8 to r11 are the cells of anchors. Everything
-//! else comes and goes within an operation, and an operation that calls Rust code keeps nothing else over the call.
+//! keeps to be that of a cell, r13 and r14 the guest's rsp and rbp. r8 to r11 are the cells of anchors, and those that
+//! are not hold units. Everything else comes and goes within an operation, and an operation that calls Rust code keeps nothing else over the call.
 //!
 //! What happens seldom is put behind the rest of the way (`Late`): it either goes on or stops the code.
+
+mod held;
+mod late;
 
 use crate::anchors::{self, Anchor, MOST_FORGOTTEN, Near};
 use crate::cell::{Arith, DIFFERENCE};
 use crate::emit::*;
-use crate::run::{ASK, BEFORE, END, FAILED, RETURN, at};
+use crate::run::{BEFORE, END, HANDED, RETURN, at};
 use crate::ways::{FIRST_VALUE, FS, Kind, Op, Quick, Way};
+use held::Held;
+use late::Late;
 
 /// The groups of which it matters whether something is known of them: vectors and what comes after.
 const TELLING: u64 = !0 << 18;
@@ -158,43 +163,16 @@ pub(crate) fn open(way: &Way, shape: u32, ip: u64, exits: &Exits) -> Option<Vec<
 /// The code of a way that is not looked into.
 pub(crate) fn closed(way: &Way, shape: u32, ip: u64, exits: &Exits) -> Option<Vec<u8>> {
     let mut m = Maker::new(way, ip, exits);
-    if way.returns.is_some() {
-        m.a.mov(eax, RETURN);
-        m.a.jmp(exits.leave);
-        return m.a.finish();
+    for op in way.ops.iter().filter(|o| o.kind == Kind::Name) {
+        m.name(op);
+    }
+    if let Some((slot, result)) = way.returns {
+        m.returns(slot);
+        m.quick(rax, result);
+        m.a.mov(field(at::INNER), rax);
     }
     m.next(shape);
     m.finish()
-}
-
-/// What happens seldom.
-enum Late {
-    /// The code stops.
-    Out(u32),
-    /// Bytes at rcx are looked at one by one. If all were written, it goes on with nothing known of them.
-    Part { len: u32, insn: u8, back: Label },
-    /// Something is unwritten in some register; perhaps in none that is read.
-    Tainted { back: Label },
-    /// Some bytes of the cell of rcx, which is at rdx, were never written; perhaps not those that are read.
-    Exact { len: u32, insn: u8, back: Label },
-    /// Bytes at rcx get what is known of a unit, or become something of which nothing is.
-    Store {
-        len: u32,
-        value: Option<u16>,
-        back: Label,
-    },
-    /// Nothing is known of bytes from rcx on, which are in the cell of rdx.
-    Erase { len: u32, back: Label },
-    /// Bytes from rcx on become unwritten.
-    Forget { len: u32, back: Label },
-    /// rax and rcx are both of a block.
-    Arith { kind: Arith, back: Label },
-    /// It is not known what a pointer to the variable at rcx is; whoever runs the code says it in rax.
-    Ask {
-        variable: u32,
-        insn: u8,
-        back: Label,
-    },
 }
 
 struct Maker<'a> {
@@ -203,9 +181,12 @@ struct Maker<'a> {
     exits: Exits,
     late: Vec<(Label, Late)>,
     anchors: Vec<Anchor>,
+    held: Held,
+    /// The number of the operation at hand.
+    now: usize,
 }
 
-/// Registers of anchors.
+/// Registers of anchors and of units that are held.
 const ANCHORS: [R64; 4] = [r8, r9, r10, r11];
 
 impl<'a> Maker<'a> {
@@ -216,33 +197,54 @@ impl<'a> Maker<'a> {
             exits: *exits,
             late: Vec::new(),
             anchors: Vec::new(),
+            held: Held::default(),
+            now: 0,
         }
     }
 
     /// All that the way does.
     fn body(&mut self, shape: u32) {
         let way = self.way;
-        for op in &way.ops {
+        self.held = Held::beside(self.anchors.len());
+        for (n, op) in way.ops.iter().enumerate() {
+            self.now = n;
             self.op(op);
         }
         for (to, value) in &way.ends {
             if *value == way.zero {
                 self.a.mov(unit(*to), 0);
-                continue;
+            } else {
+                let from = self.source(rax, *value);
+                self.a.mov(unit(*to), from);
             }
-            self.a.mov(rax, unit(*value));
-            self.a.mov(unit(*to), rax);
+            self.held.forget(*to);
         }
         self.halves(way.leaves & TELLING, |m, part, mask| {
             m.a.or(dword(rbx + (at::TELLING + part)), mask)
         });
-        if let Some(slot) = way.returns {
-            self.quick(rax, slot);
-            self.a.cmp(rax, field(at::SLOT));
-            let out = self.late(Late::Out(RETURN));
-            self.a.jae(out);
+        if let Some(insn) = way.handed {
+            self.a.mov(eax, HANDED + u32::from(insn));
+            return self.a.jmp(self.exits.leave);
+        }
+        if let Some((slot, _)) = way.returns {
+            self.returns(slot);
         }
         self.next(shape)
+    }
+
+    /// Stops if a return is of interest.
+    fn returns(&mut self, slot: Quick) {
+        self.quick(rax, slot);
+        self.a.cmp(rax, field(at::SLOT));
+        let out = self.out(RETURN);
+        self.a.jae(out);
+    }
+
+    /// A function is asked for by name.
+    fn name(&mut self, op: &Op) {
+        self.address(op);
+        self.a.mov(dword(rbx + at::NAMED), op.checked);
+        self.a.mov(field(at::NAMED_AT), rcx)
     }
 
     /// On to the next record.
@@ -282,115 +284,6 @@ impl<'a> Maker<'a> {
         }
     }
 
-    fn late(&mut self, late: Late) -> Label {
-        if let Late::Out(why) = late {
-            let same = |(_, l): &&(Label, Late)| matches!(l, Late::Out(w) if *w == why);
-            if let Some((label, _)) = self.late.iter().find(same) {
-                return *label;
-            }
-        }
-        let label = self.a.label();
-        self.late.push((label, late));
-        label
-    }
-
-    fn fail(&mut self, insn: u8) -> Label {
-        self.late(Late::Out(FAILED + u32::from(insn)))
-    }
-
-    fn late_code(&mut self, late: Late) {
-        let way = self.way;
-        let before = self.exits.before;
-        let a = &mut self.a;
-        match late {
-            Late::Tainted { back } => {
-                self.halves(way.reads, |m, part, mask| {
-                    m.a.test(dword(rbx + (at::TAINTED + part)), mask);
-                    m.a.jne(before)
-                });
-                // Where the way is left in its middle, others find out what of this is still so.
-                self.halves(way.cleans, |m, part, mask| {
-                    m.a.and(dword(rbx + (at::TAINTED + part)), !mask)
-                });
-                self.a.jmp(back)
-            }
-            Late::Out(why) => {
-                a.mov(eax, why);
-                a.jmp(self.exits.leave)
-            }
-            Late::Part { len, insn, back } => {
-                a.mov(rdi, rbx);
-                a.mov(rsi, rcx);
-                a.mov(edx, len);
-                call(a, at::PART);
-                a.test(rax, rax);
-                // What is not all written is for others.
-                a.je(back);
-                a.mov(eax, FAILED + u32::from(insn));
-                a.jmp(self.exits.leave)
-            }
-            Late::Exact { len, insn, back } => {
-                a.movzx(esi, byte(r12 + rdx));
-                a.and(ecx, 7);
-                a.shr_cl(esi);
-                a.test(esi, (1i32 << len) - 1);
-                a.je(back);
-                a.mov(eax, FAILED + u32::from(insn));
-                a.jmp(self.exits.leave)
-            }
-            Late::Store { len, value, back } => {
-                a.mov(rdi, rbx);
-                a.mov(rsi, rcx);
-                match value {
-                    Some(value) => a.mov(rcx, unit(value)),
-                    None => a.mov(ecx, 0),
-                }
-                a.mov(edx, len);
-                call(a, at::STORE);
-                a.jmp(back)
-            }
-            Late::Erase { len, back } => {
-                a.and(ecx, 7);
-                a.mov(esi, (1u32 << len) - 1);
-                a.shl_cl(esi);
-                a.xor(esi, 0xff);
-                a.movzx(esi, sil);
-                a.and(qword(r12 + rdx), rsi);
-                a.jmp(back)
-            }
-            Late::Forget { len, back } => {
-                a.mov(rdi, rbx);
-                a.mov(rsi, rcx);
-                a.mov(edx, len);
-                call(a, at::FORGET);
-                a.jmp(back)
-            }
-            Late::Arith { kind, back } => {
-                a.mov(edi, kind as u32);
-                a.mov(rsi, rax);
-                a.mov(rdx, rcx);
-                call(a, at::ARITHMETIC);
-                a.jmp(back)
-            }
-            Late::Ask {
-                variable,
-                insn,
-                back,
-            } => {
-                a.mov(field(at::ADDRESS), rcx);
-                a.mov(dword(rbx + at::ASKED), variable);
-                a.mov(dword(rbx + at::INSN), u32::from(insn));
-                a.lea_label(rax, back);
-                a.mov(field(at::RESUME), rax);
-                for (n, anchor) in ANCHORS.into_iter().enumerate() {
-                    a.mov(field(at::KEPT + 8 * n), anchor);
-                }
-                a.mov(eax, ASK);
-                a.jmp(self.exits.leave)
-            }
-        }
-    }
-
     /// Something in the row.
     fn row(&mut self, to: R64, place: u8) {
         match place {
@@ -426,7 +319,10 @@ impl<'a> Maker<'a> {
         if n == self.way.zero {
             return self.a.mov(to, 0i64);
         }
-        self.a.mov(to, unit(n))
+        let from = self.source(to, n);
+        if from != to {
+            self.a.mov(to, from);
+        }
     }
 
     /// The address of an operation, to rcx.
@@ -463,9 +359,10 @@ impl<'a> Maker<'a> {
             Kind::Select => return self.select(op),
             Kind::Constant => {
                 self.a.mov(rax, op.cell.0 as i64);
-                return self.a.mov(unit(op.value), rax);
+                return self.made(op.value);
             }
             Kind::Variable => return self.variable(op),
+            Kind::Name => return self.name(op),
             _ => {}
         }
         let near = anchors::near(&self.anchors, op);
@@ -512,7 +409,7 @@ impl<'a> Maker<'a> {
                 self.a.mov(rax, qword(cell));
                 self.a.test(al, al);
                 self.a.jne(fail);
-                self.a.mov(unit(op.value), rax)
+                self.made(op.value)
             }
             Kind::Test | Kind::CheckedTest => {
                 let fail = self.fail(op.insn);
@@ -523,8 +420,8 @@ impl<'a> Maker<'a> {
                 if op.value == self.way.zero {
                     return self.a.mov(qword(cell), 0);
                 }
-                self.a.mov(rax, unit(op.value));
-                self.a.mov(qword(cell), rax)
+                let from = self.source(rax, op.value);
+                self.a.mov(qword(cell), from)
             }
             Kind::Forget => self.unwrite(cell, op.len / 8),
             // Fewer bytes, of which nothing is known.
@@ -558,11 +455,7 @@ impl<'a> Maker<'a> {
     fn load(&mut self, op: &Op) {
         let back = self.a.label();
         let fail = self.fail(op.insn);
-        let late = self.late(Late::Part {
-            len: 8,
-            insn: op.insn,
-            back,
-        });
+        let late = self.late(Late::Part { len: 8, fail, back });
         self.a.test(cl, 7);
         self.a.jne(late);
         let cell = self.cell();
@@ -570,14 +463,14 @@ impl<'a> Maker<'a> {
         self.a.test(al, al);
         self.a.jne(fail);
         self.a.set(back);
-        self.a.mov(unit(op.value), rax)
+        self.made(op.value)
     }
 
     fn test(&mut self, op: &Op) {
-        let (len, insn) = (op.len, op.insn);
+        let (len, fail) = (op.len, self.fail(op.insn));
         let back = self.a.label();
-        let late = self.late(Late::Part { len, insn, back });
-        let exact = self.late(Late::Exact { len, insn, back });
+        let late = self.late(Late::Part { len, fail, back });
+        let exact = self.late(Late::Exact { len, fail, back });
         self.within(len, late);
         let cell = self.cell_around();
         self.a.cmp(byte(cell), 0);
@@ -597,29 +490,23 @@ impl<'a> Maker<'a> {
 
     fn store(&mut self, op: &Op) {
         let back = self.a.label();
-        let value = Some(op.value).filter(|v| *v != self.way.zero);
-        let late = self.late(Late::Store {
-            len: 8,
-            value,
-            back,
-        });
+        let late = self.late(Late::Store { len: 8, back });
         self.a.test(cl, 7);
         self.a.jne(late);
         let cell = self.cell();
-        match value {
-            Some(value) => {
-                self.a.mov(rax, unit(value));
-                self.a.mov(qword(cell), rax);
-            }
-            None => self.a.mov(qword(cell), 0),
+        if op.value == self.way.zero {
+            self.a.mov(qword(cell), 0);
+        } else {
+            let from = self.source(rax, op.value);
+            self.a.mov(qword(cell), from);
         }
         self.a.set(back);
     }
 
     fn store_part(&mut self, op: &Op) {
-        let (len, value) = (op.len, None);
+        let len = op.len;
         let back = self.a.label();
-        let late = self.late(Late::Store { len, value, back });
+        let late = self.late(Late::Store { len, back });
         let erase = self.late(Late::Erase { len, back });
         self.within(len, late);
         let cell = self.cell_around();
@@ -668,7 +555,8 @@ impl<'a> Maker<'a> {
         a.cmov(If::Zero, rdx, rcx);
         a.test(rcx, rcx);
         a.cmov(If::Zero, rdx, rax);
-        a.mov(unit(op.value), rdx)
+        a.mov(rax, rdx);
+        self.made(op.value)
     }
 
     fn arithmetic(&mut self, op: &Op, kind: Arith) {
@@ -693,7 +581,11 @@ impl<'a> Maker<'a> {
                     a.jne(late);
                     a.mov(rax, rcx);
                 } else {
+                    // The distance of two places in one block is a number.
+                    a.hop(If::Zero, back);
+                    a.cmp(rax, rcx);
                     a.jne(late);
+                    a.mov(eax, 0);
                 }
                 a.set(back);
             }
@@ -707,7 +599,7 @@ impl<'a> Maker<'a> {
                 a.cmov(If::NotZero, rax, rdx);
             }
         }
-        self.a.mov(unit(op.value), rax)
+        self.made(op.value)
     }
 
     fn variable(&mut self, op: &Op) {
@@ -726,7 +618,7 @@ impl<'a> Maker<'a> {
         a.mov(rax, qword(rax + (at + 8)));
         a.jne(late);
         a.set(back);
-        a.mov(unit(op.value), rax)
+        self.made(op.value)
     }
 
     fn select(&mut self, op: &Op) {
@@ -739,6 +631,6 @@ impl<'a> Maker<'a> {
         self.value(rcx, op.other);
         self.a.test(sil, 1);
         self.a.cmov(If::Zero, rax, rcx);
-        self.a.mov(unit(op.value), rax)
+        self.made(op.value)
     }
 }

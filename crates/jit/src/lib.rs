@@ -22,6 +22,6 @@ mod shadow;
 mod ways;
 
 pub use cell::{Arith, BlockId, Bounds, Cell, DIFFERENCE, NONE, arithmetic};
-pub use run::{Code, Keeper, Registers, Stop, Stopped};
+pub use run::{Code, Keeper, Registers, Stop, Stopped, UNNAMED};
 pub use shadow::Shadow;
 pub use ways::{FIRST_VALUE, FS, Kind, Op, Quick, ROOM, Variable, Way};

@@ -12,6 +12,9 @@ use crate::ways::{Kind, LONGEST, ROOM, Variable, Way};
 /// Units before those of the x87 and mask registers.
 const APART: usize = 288;
 
+/// No function: none was asked for by name.
+pub const UNNAMED: u32 = u32::MAX;
+
 /// What is known of a thread's registers, and what code needs at hand.
 #[repr(C)]
 #[derive(Clone)]
@@ -31,6 +34,11 @@ pub struct Registers {
     pub fs_base: u64,
     /// Returns whose address is not below this are of interest.
     pub slot: u64,
+    /// The function that was asked for by name last ([`UNNAMED`] if it was entered), and where its return address is.
+    pub named: u32,
+    pub named_at: u64,
+    /// What a function returned last of which it was not known what it means.
+    pub inner: u64,
     /// The shape of the last record.
     pub last: u32,
     shapes: u32,
@@ -77,6 +85,9 @@ impl Default for Registers {
             rbp: 0,
             fs_base: 0,
             slot: u64::MAX,
+            named: UNNAMED,
+            named_at: 0,
+            inner: 0,
             last: u32::MAX,
             shapes: 0,
             steps: 0,
@@ -111,6 +122,9 @@ pub(crate) mod at {
     pub(crate) const RBP: usize = offset_of!(Registers, rbp);
     pub(crate) const FS_BASE: usize = offset_of!(Registers, fs_base);
     pub(crate) const SLOT: usize = offset_of!(Registers, slot);
+    pub(crate) const NAMED: usize = offset_of!(Registers, named);
+    pub(crate) const NAMED_AT: usize = offset_of!(Registers, named_at);
+    pub(crate) const INNER: usize = offset_of!(Registers, inner);
     pub(crate) const LAST: usize = offset_of!(Registers, last);
     pub(crate) const SHAPES: usize = offset_of!(Registers, shapes);
     pub(crate) const STEPS: usize = offset_of!(Registers, steps);
@@ -143,6 +157,8 @@ pub enum Stop {
     Before,
     /// Its operations before this instruction were done; units have still to be brought to what they are there.
     At(u8),
+    /// All before this instruction was done, and the rest is not for code.
+    Handed(u8),
     /// All was done but to go on to the next record. It ends with a return of interest.
     Return,
 }
@@ -162,6 +178,8 @@ pub(crate) const RETURN: u32 = 2;
 pub(crate) const ASK: u32 = 3;
 /// And the number of the instruction.
 pub(crate) const FAILED: u32 = 256;
+/// The same, where others take over.
+pub(crate) const HANDED: u32 = 512;
 
 /// What code works on that grows while it runs.
 pub trait Keeper {
@@ -222,7 +240,9 @@ impl Code {
                 self.variables = self.variables.max(op.checked as usize + 1);
             }
         }
-        if let Some(at) = self.put(|ip, exits| assemble::closed(way, shape, ip, exits)) {
+        if way.handed.is_none()
+            && let Some(at) = self.put(|ip, exits| assemble::closed(way, shape, ip, exits))
+        {
             self.closed[shape as usize] = at;
         }
     }
@@ -318,6 +338,7 @@ impl Code {
             END => Stop::End,
             BEFORE => Stop::Before,
             RETURN => Stop::Return,
+            n if n >= HANDED => Stop::Handed((n - HANDED) as u8),
             n => Stop::At((n - FAILED) as u8),
         };
     }
@@ -330,10 +351,11 @@ extern "sysv64" fn part(registers: &Registers, address: u64, len: u32) -> u64 {
     memory.load(address, len as u8).unwritten().into()
 }
 
-extern "sysv64" fn store(registers: &Registers, address: u64, len: u32, cell: Cell) {
+/// A piece of memory is written, and nothing is known of it.
+extern "sysv64" fn store(registers: &Registers, address: u64, len: u32) {
     // SAFETY: as above.
     let memory = unsafe { &mut *registers.memory };
-    memory.store(address, len as u8, cell);
+    memory.store(address, len as u8, Cell::PLAIN);
 }
 
 extern "sysv64" fn forget(registers: &Registers, address: u64, len: u32) {

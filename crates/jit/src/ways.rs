@@ -51,6 +51,8 @@ pub enum Kind {
     Forget,
     /// A pointer to the variable with the number in `checked`, at the address.
     Variable,
+    /// The function with the number in `checked` is asked for by name; its return address is at the address.
+    Name,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -112,8 +114,10 @@ pub struct Way {
     pub cleans: u64,
     /// Groups that may have something to tell afterwards.
     pub leaves: u64,
-    /// Where the return address is, if it ends with a return.
-    pub returns: Option<Quick>,
+    /// If it ends with a return: where the return address is, and what is returned.
+    pub returns: Option<(Quick, Quick)>,
+    /// The instruction from which on others do it. Units are then as they are there.
+    pub handed: Option<u8>,
     /// rsp and rbp afterwards.
     pub rsp: Option<Quick>,
     pub rbp: Option<Quick>,
@@ -145,7 +149,10 @@ impl Way {
         self.ops.iter().all(op)
             && unit(self.zero)
             && self.ends.iter().all(|(a, b)| unit(*a) && unit(*b))
-            && quick(self.returns)
+            && self
+                .returns
+                .is_none_or(|(slot, result)| place(slot.at) && place(result.at))
+            && self.handed.is_none_or(|insn| insn < self.executed)
             && quick(self.rsp)
             && quick(self.rbp)
     }
@@ -162,6 +169,7 @@ impl Kind {
                 | Kind::Select
                 | Kind::Constant
                 | Kind::Variable
+                | Kind::Name
         )
     }
 

@@ -90,6 +90,7 @@ impl Random {
             Kind::Constant,
             Kind::Forget,
             Kind::Variable,
+            Kind::Name,
         ];
         let kind = kinds[self.next(kinds.len() as u64) as usize];
         Op {
@@ -133,7 +134,8 @@ impl Random {
             reads: 1 << self.next(64),
             cleans: self.word(),
             leaves: self.word(),
-            returns: self.quick(row),
+            returns: self.quick(row).zip(self.quick(row)),
+            handed: (self.next(8) == 0).then(|| self.next(70) as u8),
             rsp: self.quick(row),
             rbp: self.quick(row),
         }

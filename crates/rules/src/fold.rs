@@ -5,7 +5,7 @@
 //! of these, the rule needs no look at them, and a detector is a comparison with two bounds. The
 //! condition itself is evaluated only for the rest.
 
-use crate::syntax::Binary;
+use crate::syntax::{Binary, PointKind};
 use crate::term::{Checked, Field, Function, Kind, Slot, Term};
 
 /// Accesses of which some things are known.
@@ -23,6 +23,9 @@ pub enum Class {
     Null,
     /// The memory was never written.
     Unwritten,
+    /// Not an access, but a call with a pointer to the beginning of an allocation that lives and is not on the
+    /// stack; if it is to free that, by a function of the right family.
+    Owned,
 }
 
 impl Class {
@@ -41,6 +44,7 @@ pub(crate) fn constant(t: &Term) -> Option<bool> {
     Fold {
         class: None,
         pointer: None,
+        frees: false,
     }
     .truth(t)
 }
@@ -51,8 +55,19 @@ pub fn decide(rule: &Checked, class: Class) -> Option<bool> {
     Fold {
         class: Some(class),
         pointer,
+        frees: rule.point == PointKind::Free,
     }
     .truth(&rule.condition)
+}
+
+/// Whether calls with a pointer to the beginning of an allocation that lives need no look.
+pub fn is_quiet_of_owned(rule: &Checked) -> bool {
+    decide(rule, Class::Owned) == Some(false)
+}
+
+/// Whether the numbers that a function was called with make a condition false, whatever else is the case.
+pub(crate) fn is_refuted(rule: &Checked, numbers: &[u64]) -> bool {
+    Numbers { rule, numbers }.truth(&rule.condition) == Some(false)
 }
 
 /// Whether accesses of the two ordinary classes need no look.
@@ -65,6 +80,8 @@ pub fn is_quiet(rule: &Checked) -> bool {
 struct Fold {
     class: Option<Class>,
     pointer: Option<Slot>,
+    /// The pointer is given to a function that frees it.
+    frees: bool,
 }
 
 impl Fold {
@@ -96,11 +113,14 @@ impl Fold {
                 if self.is_pointer(&list[0]) =>
             {
                 match (f, self.class?) {
-                    (_, Class::Untracked | Class::Null) => Some(false),
+                    (_, Class::Untracked | Class::Null | Class::Owned) => Some(false),
                     (Function::Gone, Class::Inside | Class::Beside) => Some(false),
                     (Function::Gone, Class::Dangling) => Some(true),
                     _ => None,
                 }
+            }
+            Term::Apply(Function::OnStack, list) if self.is_pointer(&list[0]) => {
+                (self.class? == Class::Owned).then_some(false)
             }
             Term::Written => match self.class? {
                 Class::Unwritten => Some(false),
@@ -121,12 +141,11 @@ impl Fold {
                 match (kind, self.class?) {
                     // Of a pointer without a block there is no event.
                     (_, Class::Untracked | Class::Null) => Some(false),
-                    (Kind::Free, Class::Inside | Class::Beside) => Some(false),
-                    (Kind::Malloc, Class::Inside | Class::Beside | Class::Dangling)
-                        if loose && plain =>
-                    {
-                        Some(true)
-                    }
+                    (Kind::Free, Class::Inside | Class::Beside | Class::Owned) => Some(false),
+                    (
+                        Kind::Malloc,
+                        Class::Inside | Class::Beside | Class::Dangling | Class::Owned,
+                    ) if loose && plain => Some(true),
                     (Kind::Free, Class::Dangling) if loose && plain => Some(true),
                     _ => None,
                 }
@@ -191,6 +210,75 @@ impl Fold {
             (Binary::Less, Class::Inside) if pointer && begin => Some(false),
             (Binary::GreaterEqual, Class::Inside) if pointer && end => Some(false),
             (Binary::Greater, Class::Inside) if pointer && end => Some(false),
+            (Binary::Equal, Class::Owned) if pointer && begin => Some(true),
+            (Binary::Unequal, Class::Owned) if pointer && begin => Some(false),
+            (Binary::Unequal, Class::Owned)
+                if self.frees
+                    && of(Function::Family, a)
+                    && matches!(b, Term::Apply(Function::Releaser, _)) =>
+            {
+                Some(false)
+            }
+            _ => None,
+        }
+    }
+}
+
+/// What follows from the numbers that a point binds.
+struct Numbers<'a> {
+    rule: &'a Checked,
+    numbers: &'a [u64],
+}
+
+impl Numbers<'_> {
+    fn truth(&self, t: &Term) -> Option<bool> {
+        match t {
+            Term::Truth(b) => Some(*b),
+            Term::Not(inner) => self.truth(inner).map(|b| !b),
+            Term::Binary(Binary::And, a, b) => match (self.truth(a), self.truth(b)) {
+                (Some(false), _) | (_, Some(false)) => Some(false),
+                (Some(true), Some(true)) => Some(true),
+                _ => None,
+            },
+            Term::Binary(Binary::Or, a, b) => match (self.truth(a), self.truth(b)) {
+                (Some(true), _) | (_, Some(true)) => Some(true),
+                (Some(false), Some(false)) => Some(false),
+                _ => None,
+            },
+            Term::Binary(op, a, b) => {
+                let (x, y) = (self.number(a)? as i64, self.number(b)? as i64);
+                match op {
+                    Binary::Equal => Some(x == y),
+                    Binary::Unequal => Some(x != y),
+                    Binary::Less => Some(x < y),
+                    Binary::LessEqual => Some(x <= y),
+                    Binary::Greater => Some(x > y),
+                    Binary::GreaterEqual => Some(x >= y),
+                    _ => None,
+                }
+            }
+            _ => None,
+        }
+    }
+
+    fn number(&self, t: &Term) -> Option<u64> {
+        match t {
+            Term::Number(n) => Some(*n as u64),
+            Term::Variable(slot) => {
+                let bound = self.rule.arguments.iter().zip(self.numbers);
+                // What binds it last counts.
+                let mut bound = bound.rev().filter(|(s, _)| **s == Some(*slot));
+                bound.next().map(|(_, n)| *n)
+            }
+            Term::Binary(op, a, b) => {
+                let (a, b) = (self.number(a)?, self.number(b)?);
+                match op {
+                    Binary::Plus => Some(a.wrapping_add(b)),
+                    Binary::Minus => Some(a.wrapping_sub(b)),
+                    Binary::Times => Some(a.wrapping_mul(b)),
+                    _ => None,
+                }
+            }
             _ => None,
         }
     }

@@ -141,7 +141,14 @@ impl Term {
 impl Checked {
     /// Functions whose calls and returns it must know.
     pub fn functions(&self) -> Vec<Pattern> {
-        let mut out: Vec<Pattern> = self.function.iter().cloned().collect();
+        let mut out = self.remembered();
+        out.extend(self.function.clone());
+        out
+    }
+
+    /// Functions of which it asks whether they were called or returned before.
+    pub fn remembered(&self) -> Vec<Pattern> {
+        let mut out = Vec::new();
         self.condition.walk(&mut |t| {
             if let Term::Event {
                 kind: Kind::Call(p) | Kind::Ret(p),

@@ -21,6 +21,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Instant;
 
+use rules::machine::Detours;
 use serde::Serialize;
 
 use crate::Error;
@@ -83,6 +84,35 @@ pub struct CheckFigures {
     pub watch_seconds: f64,
     /// Making the report.
     pub report_seconds: f64,
+    /// Records that were not done by machine code.
+    pub detours: DetourFigures,
+}
+
+/// Why records of the tape were done otherwise than by machine code, and how many of them.
+#[derive(Clone, Debug, Serialize)]
+pub struct DetourFigures {
+    pub cold: u64,
+    pub calls: u64,
+    pub odd: u64,
+    pub unwritten: u64,
+    pub left: u64,
+    pub returns: u64,
+    /// Instructions in them.
+    pub steps: u64,
+}
+
+impl From<Detours> for DetourFigures {
+    fn from(d: Detours) -> DetourFigures {
+        DetourFigures {
+            cold: d.cold,
+            calls: d.calls,
+            odd: d.odd,
+            unwritten: d.unwritten,
+            left: d.left,
+            returns: d.returns,
+            steps: d.steps,
+        }
+    }
 }
 
 pub(crate) fn check(
@@ -138,6 +168,7 @@ pub(crate) fn check(
             blocks: watched.machine.heap.all().count() as u64,
             watch_seconds,
             report_seconds: begun.elapsed().as_secs_f64(),
+            detours: watched.machine.detours().into(),
         },
     })
 }

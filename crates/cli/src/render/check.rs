@@ -197,12 +197,22 @@ fn chain(out: &mut String, c: &Chain, paint: Paint) {
 }
 
 pub(crate) fn check_stats(f: &CheckFigures) -> String {
+    let d = &f.detours;
     format!(
-        "watched {} steps and {} allocations in {:.3} s; reported in {:.3} s\n",
+        "watched {} steps and {} allocations in {:.3} s; reported in {:.3} s\n\
+         not in machine code: {} steps; records: {} seldom met, {} with calls, {} odd, {} that read something \
+         unwritten, {} left in their middle, {} with returns\n",
         number(f.steps),
         number(f.blocks),
         f.watch_seconds,
-        f.report_seconds
+        f.report_seconds,
+        number(d.steps),
+        number(d.cold),
+        number(d.calls),
+        number(d.odd),
+        number(d.unwritten),
+        number(d.left),
+        number(d.returns),
     )
 }
 

@@ -65,14 +65,14 @@ impl Machine {
         (pc, caller): (u64, Before),
     ) {
         let mut function = function;
-        if let Some((asked, at)) = self.now.asked
-            && at == slot
-        {
+        let registers = &mut self.now.registers;
+        if registers.named != jit::UNNAMED && registers.named_at == slot {
+            let asked = registers.named as u16;
+            registers.named = jit::UNNAMED;
             let role = |n: u16| &self.names[n as usize].function.role;
             if role(asked) == role(function) {
                 function = asked;
             }
-            self.now.asked = None;
         }
         let registers = [7usize, 6, 2, 1, 8, 9];
         let closed = self.now.closed > 0;
@@ -125,20 +125,25 @@ impl Machine {
             Role::Release { family, pointer: n } => {
                 let value = arguments[*n as usize];
                 if value != 0 {
-                    let word = family_word(*family, &self.pairs);
-                    let redex = Redex::Call {
-                        function: name.clone(),
-                        arguments,
-                    };
-                    let context = Context {
-                        step,
-                        pc,
-                        releaser: &word,
-                        written: None,
-                    };
+                    let from = blocks[*n as usize];
+                    let owned =
+                        self.is_owned(value, from) && self.heap.block(from).family == *family;
                     // The C library hands its own memory back to itself, also what was freed and is kept for
                     // reuse: a thread that ends does so. What it frees for the program, it was given.
-                    if blocks[*n as usize] != NONE || !self.is_call_in_library(caller) {
+                    if !owned && (from != NONE || !self.is_call_in_library(caller))
+                        || owned && !self.are_quiet(PointKind::Free)
+                    {
+                        let word = family_word(*family, &self.pairs);
+                        let redex = Redex::Call {
+                            function: name.clone(),
+                            arguments,
+                        };
+                        let context = Context {
+                            step,
+                            pc,
+                            releaser: &word,
+                            written: None,
+                        };
                         self.ask_all(PointKind::Free, &[pointer(*n)], context, &redex);
                     }
                     self.release(value, function, step);
@@ -163,13 +168,25 @@ impl Machine {
             Role::Ends => self.end(step, pc),
             _ => {}
         }
-        if named.noted {
+        for &rule in &named.at_call {
+            let owned = self.quiet[rule] && self.is_owned(arguments[0], blocks[0]);
+            if owned || fold::is_refuted(&self.rules[rule], &arguments) {
+                continue;
+            }
             let redex = Redex::Call {
                 function: name.clone(),
                 arguments,
             };
-            let values: Vec<Value> = (0..6).map(pointer).collect();
-            self.call_rules(PointKind::Call, name, &values, step, pc, &redex);
+            let values: [Value; 6] = std::array::from_fn(|n| pointer(n as u8));
+            let context = Context {
+                step,
+                pc,
+                releaser: "",
+                written: None,
+            };
+            self.ask(rule, &values, context, &redex);
+        }
+        if named.remembered {
             self.calls.push(CallEvent {
                 step,
                 function: name.clone(),
@@ -177,6 +194,23 @@ impl Machine {
                 values: arguments,
             });
         }
+    }
+
+    /// A pointer leads to the beginning of an allocation that lives, as nearly all do that functions are called with
+    /// for that.
+    fn is_owned(&self, pointer: u64, from: BlockId) -> bool {
+        let block = self.heap.block(from);
+        from > DIFFERENCE
+            && block.begin == pointer
+            && block.freed.is_none()
+            && !block.family.is_variable()
+            && !(self.stack.0..self.stack.1).contains(&pointer)
+    }
+
+    /// No rule of a point is about such pointers.
+    fn are_quiet(&self, point: PointKind) -> bool {
+        let mut rules = self.rules.iter().zip(&self.quiet);
+        rules.all(|(r, quiet)| *quiet || r.point != point)
     }
 
     /// The instruction is a call, and the C library's. Where functions are found when they are first called, the
@@ -255,7 +289,7 @@ impl Machine {
             returned |= over;
         }
         if !returned {
-            self.now.inner = result;
+            self.now.registers.inner = result;
         }
         self.set_slot();
     }
@@ -288,7 +322,11 @@ impl Machine {
                 stored,
             } => {
                 let bytes = product(size, &a.arguments);
-                let begin = if *stored { self.now.inner } else { result };
+                let begin = if *stored {
+                    self.now.registers.inner
+                } else {
+                    result
+                };
                 let failed = if *stored { result != 0 } else { result == 0 };
                 from = Some(NONE);
                 if !failed && begin != 0 {
@@ -323,24 +361,31 @@ impl Machine {
             }
             self.now.registers.units[0].set_from(from);
         }
-        if named.noted {
-            let name = named.function.name.clone();
-            if name == "main" {
-                self.end(step, pc);
-            } else {
-                let block = self.now.registers.units[0].from();
+        let name = &named.function.name;
+        if named.noted && name == "main" {
+            self.end(step, pc);
+        } else {
+            let block = self.now.registers.units[0].from();
+            for &rule in &named.at_return {
                 let redex = Redex::Return {
                     function: name.clone(),
                     result,
                 };
-                let value = [Value::Number(result, block)];
-                self.call_rules(PointKind::Ret, &name, &value, step, pc, &redex);
+                let context = Context {
+                    step,
+                    pc,
+                    releaser: "",
+                    written: None,
+                };
+                self.ask(rule, &[Value::Number(result, block)], context, &redex);
             }
+        }
+        if named.remembered {
             let mut values = [0; 6];
             values[0] = result;
             self.calls.push(CallEvent {
                 step,
-                function: name,
+                function: name.clone(),
                 returned: true,
                 values,
             });
@@ -548,6 +593,9 @@ impl Machine {
         };
         let list = if returned { &list[..1] } else { &list[..] };
         self.call_rules(kind, &name, list, self.step, pc, &redex);
+        if !self.remembers(&name) {
+            return;
+        }
         self.calls.push(CallEvent {
             step: self.step,
             function: name,

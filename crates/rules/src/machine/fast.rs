@@ -37,8 +37,6 @@ fn place(slot: u8) -> u8 {
 #[derive(Debug)]
 pub(super) struct Fast {
     pub(super) way: Way,
-    /// Nothing here is a call or return of interest, but for a return at the end.
-    pub(super) quiet: bool,
     /// Units that change, instruction by instruction.
     log: Box<[(u8, u16, u16)]>,
 }
@@ -113,13 +111,22 @@ impl Fast {
             usable: true,
         };
         let end = plan.first[shape.executed as usize] as usize;
-        let (mut returns, mut quiet) = (None, true);
+        let (mut returns, mut handed) = (None, None);
         for (n, (i, op)) in plan.ops[..end].iter().enumerate() {
             match op {
-                Op::Return { slot, .. } if n + 1 == end => returns = Some(quick(*slot)),
-                Op::Enter(_) | Op::Asks { .. } | Op::Return { .. } => quiet = false,
+                Op::Return { slot, result } if n + 1 == end => {
+                    returns = Some((quick(*slot), quick(*result)));
+                }
+                Op::Enter(_) | Op::Return { .. } => {
+                    // What is before it in its instruction is left to others too.
+                    handed = Some(*i);
+                    break;
+                }
                 _ => maker.op(plan, *i, op, trackers),
             }
+        }
+        if let Some(insn) = handed {
+            debug_assert!(maker.ops.iter().all(|o| o.insn < insn));
         }
         let mut written: Vec<u16> = maker.log.iter().map(|(_, to, _)| *to).collect();
         written.sort_unstable();
@@ -129,7 +136,7 @@ impl Fast {
         let way = Way {
             executed: shape.executed,
             values: shape.values,
-            usable: maker.usable && quiet,
+            usable: maker.usable,
             leaves: leaves.fold(0, |m, (to, _)| m | group(*to)),
             ends: ends.into(),
             ops: maker.ops.into(),
@@ -137,12 +144,12 @@ impl Fast {
             reads: maker.reads,
             cleans: whole(maker.writes, &written),
             returns,
+            handed,
             rsp: shape.rsp.map(quick),
             rbp: shape.rbp.map(quick),
         };
         Fast {
             way,
-            quiet,
             log: maker.log.into(),
         }
     }
@@ -235,6 +242,18 @@ impl Maker {
     fn add(&mut self, mut op: QuickOp, plain: Kind, checked: Kind) {
         op.kind = plain;
         if plain == Kind::Test && self.is_written(&op) {
+            return;
+        }
+        // Bytes of one operand are often named one by one.
+        if plain == Kind::Test
+            && let Some(last) = self.ops.last_mut()
+            && matches!(last.kind, Kind::Test | Kind::CheckedTest)
+            && last.insn == op.insn
+            && (last.base, last.index, last.scale) == (op.base, op.index, op.scale)
+            && last.offset.wrapping_add(i64::from(last.len)) == op.offset
+            && last.len + op.len <= 8
+        {
+            last.len += op.len;
             return;
         }
         if let Some(last) = self.ops.last_mut()
@@ -467,7 +486,13 @@ impl Maker {
                 self.set(i, *to, value);
             }
             Op::CopyMemory { .. } | Op::Overwrite { .. } => self.usable = false,
-            Op::Enter(_) | Op::Asks { .. } | Op::Return { .. } => {}
+            Op::Asks { function, slot } => {
+                let mut op = self.empty(i, Kind::Name);
+                (op.base, op.offset) = (place(slot.slot), slot.offset);
+                op.checked = u32::from(*function);
+                self.ops.push(op);
+            }
+            Op::Enter(_) | Op::Return { .. } => {}
         }
     }
 

@@ -9,6 +9,7 @@
 //! that step; until then it is a [`Suspect`].
 
 mod calls;
+mod detours;
 mod fast;
 pub mod functions;
 mod judge;
@@ -37,6 +38,7 @@ use crate::fold;
 use crate::heap::{Block, BlockId, DIFFERENCE, Family, Freed, Heap, NONE};
 use crate::syntax::PointKind;
 use crate::term::{Checked, Pair};
+pub use detours::Detours;
 use fast::Fast;
 use jit::{Cell, Registers, Shadow, Stop, arithmetic};
 pub use plan::Trackers;
@@ -151,6 +153,11 @@ struct Named {
     function: Function,
     /// A rule is about its calls.
     noted: bool,
+    /// Rules that are asked when it is called, and when it returns.
+    at_call: Vec<usize>,
+    at_return: Vec<usize>,
+    /// Some rule asks later whether it was called.
+    remembered: bool,
 }
 
 /// A function that has been entered.
@@ -170,12 +177,8 @@ struct Thread {
     /// How many of them are not looked into, and of how many reads are not held against anybody.
     closed: u32,
     lenient: u32,
-    /// The function that was asked for by name last, and where its return address is.
-    asked: Option<(u16, u64)>,
     /// What signal handlers interrupted, the innermost last.
     interrupted: Vec<calls::Interrupted>,
-    /// What the last function inside of a closed one returned.
-    inner: u64,
 }
 
 impl Thread {
@@ -185,10 +188,8 @@ impl Thread {
             active: Vec::new(),
             frames: variables::Living::default(),
             closed: 0,
-            asked: None,
             lenient: 0,
             interrupted: Vec::new(),
-            inner: 0,
         }
     }
 }
@@ -238,6 +239,10 @@ pub struct Machine {
     /// Rules of accesses that need a look at all of them.
     curious: bool,
     patterns: Vec<crate::syntax::Pattern>,
+    /// Functions of which rules ask later whether they were called.
+    remembered: Vec<crate::syntax::Pattern>,
+    /// For each rule: whether it is about none of the calls with a pointer to the beginning of a block that lives.
+    quiet: Vec<bool>,
     ended: bool,
     spread: spread::Spread,
     /// The guest has memory that cannot be told apart; nothing is heard any more.
@@ -246,6 +251,7 @@ pub struct Machine {
     entered: FxHashMap<u32, [u64; 6]>,
     stack: (u64, u64),
     twin: Option<Box<twin::Twin>>,
+    detours: Detours,
 }
 
 impl Machine {
@@ -288,6 +294,8 @@ impl Machine {
         };
         let curious = noting || derefs.iter().any(|i| !fold::is_quiet(&rules[*i]));
         let patterns = rules.iter().flat_map(Checked::functions).collect();
+        let remembered = rules.iter().flat_map(Checked::remembered).collect();
+        let quiet = rules.iter().map(fold::is_quiet_of_owned).collect();
         Ok(Machine {
             rules,
             pairs,
@@ -318,12 +326,15 @@ impl Machine {
             derefs,
             curious,
             patterns,
+            remembered,
+            quiet,
             ended: false,
             spread: spread::Spread::default(),
             lost: false,
             entered: FxHashMap::default(),
             stack: (0, 0),
             twin: None,
+            detours: Detours::default(),
         })
     }
 
@@ -359,8 +370,18 @@ impl Machine {
                 .renew(codebase.program.as_ref(), &codebase.library);
         }
         for function in &codebase.functions[self.names.len()..] {
+            let name = &function.name;
+            let at = |kind: PointKind| {
+                let rules = self.rules.iter().enumerate();
+                let about = |r: &Checked| r.function.as_ref().is_some_and(|p| p.matches(name));
+                let asked = rules.filter(|(_, r)| r.point == kind && about(r));
+                asked.map(|(n, _)| n).collect()
+            };
             self.names.push(Arc::new(Named {
-                noted: self.patterns.iter().any(|p| p.matches(&function.name)),
+                noted: self.patterns.iter().any(|p| p.matches(name)),
+                at_call: at(PointKind::Call),
+                at_return: at(PointKind::Ret),
+                remembered: self.remembers(name),
                 function: function.clone(),
             }));
         }
@@ -387,6 +408,16 @@ impl Machine {
         }
     }
 
+    /// Whether calls of a function are kept.
+    fn remembers(&self, name: &str) -> bool {
+        // A list of all that happened has those that any rule names.
+        let patterns = match self.accesses {
+            Some(_) => &self.patterns,
+            None => &self.remembered,
+        };
+        patterns.iter().any(|p| p.matches(name))
+    }
+
     pub fn function_name(&self, n: u16) -> &str {
         &self.names[n as usize].function.name
     }
@@ -399,6 +430,11 @@ impl Machine {
 
     pub fn step(&self) -> u64 {
         self.step
+    }
+
+    /// What machine code left to others.
+    pub fn detours(&self) -> Detours {
+        self.detours
     }
 
     /// The step from which on the run was not followed, if it was not followed to the end.

@@ -49,15 +49,31 @@ impl Machine {
         };
         registers.rsp = s.rsp.map_or(values.rsp, |t| values.get(t));
         registers.rbp = s.rbp.map_or(values.rbp, |t| values.get(t));
+        self.detours.steps += u64::from(executed);
         match why {
-            Stop::Before | Stop::End => self.slow(shape, 0, &values),
+            Stop::Before | Stop::End => {
+                let count = match &self.fasts[shape] {
+                    Warm::Met(_) => &mut self.detours.cold,
+                    Warm::Made(_) if self.now.closed > 0 => &mut self.detours.calls,
+                    Warm::Made(fast) if !fast.way.usable => &mut self.detours.odd,
+                    Warm::Made(_) => &mut self.detours.unwritten,
+                };
+                *count += 1;
+                self.slow(shape, 0, &values, true);
+            }
             Stop::At(insn) => {
+                self.detours.left += 1;
                 if let Warm::Made(fast) = &self.fasts[shape] {
                     fast.settle(insn, &mut registers.units);
                 }
-                self.slow(shape, insn, &values);
+                self.slow(shape, insn, &values, false);
+            }
+            Stop::Handed(insn) => {
+                self.detours.calls += 1;
+                self.slow(shape, insn, &values, true);
             }
             Stop::Return => {
+                self.detours.returns += 1;
                 let plan = *plan;
                 let plan = self.plan(plan);
                 let ops = &plan.ops[..plan.first[usize::from(executed)] as usize];
@@ -89,9 +105,7 @@ impl Machine {
         let plan = self.plan(plan);
         let shape = &self.shapes[number as usize].1;
         let fast = Fast::of(&plan, shape, self.trackers);
-        if fast.quiet
-            && let Some(code) = &mut self.code
-        {
+        if let Some(code) = &mut self.code {
             code.add(number, &fast.way);
         }
         self.fasts[number as usize] = Warm::Made(Box::new(fast));
@@ -106,8 +120,9 @@ impl Machine {
         }
     }
 
-    /// All operations of a record, one by one, from an instruction on.
-    fn slow(&mut self, shape: usize, insn: u8, values: &Values<'_>) {
+    /// All operations of a record, one by one, from an instruction on. `settled`: which units have something
+    /// unwritten is known.
+    fn slow(&mut self, shape: usize, insn: u8, values: &Values<'_>, settled: bool) {
         let (number, s) = &self.shapes[shape];
         let (number, executed) = (*number, s.executed as usize);
         let plan = self.plan(number);
@@ -127,7 +142,9 @@ impl Machine {
                     self.enter(e.function, arguments, values.get(e.slot), at, (pc, caller));
                 }
                 Op::Asks { function, slot } => {
-                    self.now.asked = Some((*function, values.get(*slot)));
+                    let registers = &mut self.now.registers;
+                    registers.named = u32::from(*function);
+                    registers.named_at = values.get(*slot);
                 }
                 Op::Return { slot, result } => {
                     let slot = values.get(*slot);
@@ -143,7 +160,7 @@ impl Machine {
                 }
             }
         }
-        if !touched && insn == 0 {
+        if !touched && settled {
             return;
         }
         self.now.registers.telling |= plan.writes;

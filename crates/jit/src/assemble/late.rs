@@ -1,0 +1,165 @@
+//! What happens seldom.
+//!
+//! Its code is behind that of the way, so that what happens always is in a row. It either goes on with the way or stops
+//! the code.
+
+use super::{ANCHORS, Maker, call, field, unit};
+use crate::cell::Arith;
+use crate::emit::*;
+use crate::run::{ASK, FAILED, at};
+
+pub(super) enum Late {
+    /// The code stops. What only registers hold is put where it belongs.
+    Out { why: u32, dirty: Vec<(R64, u16)> },
+    /// Bytes at rcx are looked at one by one. If all were written, it goes on with nothing known of them.
+    Part { len: u32, fail: Label, back: Label },
+    /// Something is unwritten in some register; perhaps in none that is read.
+    Tainted { back: Label },
+    /// Some bytes of the cell of rcx, which is at rdx, were never written; perhaps not those that are read.
+    Exact { len: u32, fail: Label, back: Label },
+    /// Nothing is known of bytes from rcx on, which may be in two cells.
+    Store { len: u32, back: Label },
+    /// Nothing is known of bytes from rcx on, which are in the cell of rdx.
+    Erase { len: u32, back: Label },
+    /// Bytes from rcx on become unwritten.
+    Forget { len: u32, back: Label },
+    /// rax and rcx are both of a block.
+    Arith { kind: Arith, back: Label },
+    /// It is not known what a pointer to the variable at rcx is; whoever runs the code says it in rax.
+    Ask {
+        variable: u32,
+        insn: u8,
+        back: Label,
+    },
+}
+
+impl Maker<'_> {
+    pub(super) fn late(&mut self, late: Late) -> Label {
+        let label = self.a.label();
+        self.late.push((label, late));
+        label
+    }
+
+    /// Stops the code.
+    pub(super) fn out(&mut self, why: u32) -> Label {
+        let dirty = self.held.dirty();
+        let same = |(_, l): &&(Label, Late)| matches!(l, Late::Out { why: w, dirty: d } if *w == why && *d == dirty);
+        if let Some((label, _)) = self.late.iter().find(same) {
+            return *label;
+        }
+        self.late(Late::Out { why, dirty })
+    }
+
+    /// Stops the code before an instruction.
+    pub(super) fn fail(&mut self, insn: u8) -> Label {
+        self.out(FAILED + u32::from(insn))
+    }
+
+    pub(super) fn late_code(&mut self, late: Late) {
+        let way = self.way;
+        let before = self.exits.before;
+        let a = &mut self.a;
+        match late {
+            Late::Tainted { back } => {
+                self.halves(way.reads, |m, part, mask| {
+                    m.a.test(dword(rbx + (at::TAINTED + part)), mask);
+                    m.a.jne(before)
+                });
+                // Where the way is left in its middle, others find out what of this is still so.
+                self.halves(way.cleans, |m, part, mask| {
+                    m.a.and(dword(rbx + (at::TAINTED + part)), !mask)
+                });
+                self.a.jmp(back)
+            }
+            Late::Out { why, dirty } => {
+                for (register, n) in dirty {
+                    a.mov(unit(n), register);
+                }
+                a.mov(eax, why);
+                a.jmp(self.exits.leave)
+            }
+            Late::Part { len, fail, back } => {
+                let one_by_one = a.label();
+                a.mov(rdx, field(at::CELLS));
+                a.and(rdx, rcx);
+                for cell in [r12 + rdx, r12 + rdx + 8u32] {
+                    a.cmp(byte(cell), 0);
+                    a.jne(one_by_one);
+                }
+                a.mov(eax, 0);
+                a.jmp(back);
+                a.set(one_by_one);
+                a.mov(rdi, rbx);
+                a.mov(rsi, rcx);
+                a.mov(edx, len);
+                call(a, at::PART);
+                a.test(rax, rax);
+                // What is not all written is for others.
+                a.je(back);
+                a.jmp(fail)
+            }
+            Late::Exact { len, fail, back } => {
+                a.movzx(esi, byte(r12 + rdx));
+                a.and(ecx, 7);
+                a.shr_cl(esi);
+                a.test(esi, (1i32 << len) - 1);
+                a.je(back);
+                a.jmp(fail)
+            }
+            Late::Store { len, back } => {
+                let one_by_one = a.label();
+                a.mov(rdx, field(at::CELLS));
+                a.and(rdx, rcx);
+                a.cmp(qword(r12 + rdx), 0);
+                a.jne(one_by_one);
+                a.cmp(qword(r12 + rdx + 8u32), 0);
+                a.je(back);
+                a.set(one_by_one);
+                a.mov(rdi, rbx);
+                a.mov(rsi, rcx);
+                a.mov(edx, len);
+                call(a, at::STORE);
+                a.jmp(back)
+            }
+            Late::Erase { len, back } => {
+                a.and(ecx, 7);
+                a.mov(esi, (1u32 << len) - 1);
+                a.shl_cl(esi);
+                a.xor(esi, 0xff);
+                a.movzx(esi, sil);
+                a.and(qword(r12 + rdx), rsi);
+                a.jmp(back)
+            }
+            Late::Forget { len, back } => {
+                a.mov(rdi, rbx);
+                a.mov(rsi, rcx);
+                a.mov(edx, len);
+                call(a, at::FORGET);
+                a.jmp(back)
+            }
+            Late::Arith { kind, back } => {
+                a.mov(edi, kind as u32);
+                a.mov(rsi, rax);
+                a.mov(rdx, rcx);
+                call(a, at::ARITHMETIC);
+                a.jmp(back)
+            }
+            Late::Ask {
+                variable,
+                insn,
+                back,
+            } => {
+                a.mov(field(at::ADDRESS), rcx);
+                a.mov(dword(rbx + at::ASKED), variable);
+                a.mov(dword(rbx + at::INSN), u32::from(insn));
+                a.lea_label(rax, back);
+                a.mov(field(at::RESUME), rax);
+                for (n, anchor) in ANCHORS.into_iter().enumerate() {
+                    a.mov(field(at::KEPT + 8 * n), anchor);
+                }
+                a.mov(eax, ASK);
+                a.jmp(self.exits.leave)
+            }
+        }
+    }
+}
