@@ -539,7 +539,7 @@ impl Engine {
     /// The instruction that was single-stepped has pushed the flags, and among them the one by which it was. Whoever
     /// takes them back would stop once more.
     fn hide_trap_flag(&mut self) -> Result<(), Error> {
-        let upper = self.regs.rsp + 1;
+        let upper = self.regs.rsp.wrapping_add(1);
         let mut byte = [0];
         if self.memory.read(upper, &mut byte) == 1 {
             self.memory.write(upper, &[byte[0] & !1])?;
