@@ -148,6 +148,7 @@ impl Replay {
         let mut ahead = self.reader.clone();
         let mut event = self.next.clone();
         let (mut bytes, mut open) = (Vec::new(), VecDeque::new());
+        let mut last = 0;
         let ring = self.engine.cache.layout.ring();
         while let Some(e) = &event {
             if open.len() >= self.window.0 || bytes.len() > MOST_BYTES {
@@ -173,15 +174,17 @@ impl Replay {
             bytes.extend_from_slice(data);
             bytes.resize(bytes.len().next_multiple_of(8), 0);
             open.push_back(offered);
+            last = e.step;
             event = ahead.next()?;
         }
         if open.is_empty() {
             return Ok(None);
         }
         self.engine.offer(&bytes, open)?;
+        // A guest that was killed in a call has the end of its recording at an earlier step than the call.
         let due = |e: &Event| {
             let timed = [Kind::Signal, Kind::Switch, Kind::Memory, Kind::End];
-            timed.contains(&e.kind).then_some(e.step)
+            timed.contains(&e.kind).then_some(e.step.max(last))
         };
         Ok(event.as_ref().and_then(due))
     }
