@@ -150,6 +150,8 @@ pub(crate) struct Engine {
     pub(crate) pending: VecDeque<Pending>,
     /// The last stop was one in which a signal can be given to the guest.
     pub(crate) can_deliver: bool,
+    /// `PREEMPT` is set.
+    asked: bool,
     /// Countdown slot of each armed stop, by address.
     pub(crate) armed: FxHashMap<u64, u32>,
     /// Conditional branches that go the other way.
@@ -319,6 +321,7 @@ impl Engine {
             regs,
             pending: VecDeque::new(),
             can_deliver: false,
+            asked: false,
             armed: FxHashMap::default(),
             flipped: FxHashSet::default(),
             observed: Vec::new(),

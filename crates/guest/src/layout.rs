@@ -120,6 +120,8 @@ pub(crate) mod slot {
     pub(crate) const OBSERVED: u32 = 0xd0;
     /// A word that is always zero: sleeping threads wait on it in the kernel.
     pub(crate) const NOBODY: u32 = 0xc0;
+    /// The step of the system call in progress.
+    pub(crate) const STEP: u32 = 0xd8;
     /// Countdown of each armed stop.
     pub(crate) const STOPS: u32 = 0x1000;
     pub(crate) const MAX_STOPS: u32 = 512;

@@ -156,6 +156,13 @@ fn try_assemble(layout: Layout, at: u64) -> Result<(Vec<u8>, Labels), IcedError>
     a.add(r11, (record::SIZE + 8) as i32)?;
     a.cmp(r11, gs(slot::RING_END))?;
     a.ja(slow)?;
+    // The step is added up while the call can still be left to the tracer: one who asks for a stop sets the
+    // counters anew, and half a sum of the old would be added to half of the new.
+    a.mov(r11, gs(slot::BASE))?;
+    for lane in 0..slot::LANES {
+        a.add(r11, gs(slot::COUNT + 8 * lane))?;
+    }
+    a.mov(gs(slot::STEP), r11)?;
     // A signal that has come must not be slept over.
     a.cmp(gs(slot::PREEMPT), 0)?;
     a.jne(slow)?;
@@ -167,10 +174,7 @@ fn try_assemble(layout: Layout, at: u64) -> Result<(Vec<u8>, Labels), IcedError>
     a.push(rsi)?;
     a.mov(rdi, gs(slot::RING_AT))?;
     a.mov(qword_ptr(rdi + record::RESULT), rax)?;
-    a.mov(r11, gs(slot::BASE))?;
-    for lane in 0..slot::LANES {
-        a.add(r11, gs(slot::COUNT + 8 * lane))?;
-    }
+    a.mov(r11, gs(slot::STEP))?;
     a.mov(qword_ptr(rdi + record::STEP), r11)?;
     a.mov(r11, gs(slot::NR))?;
     a.mov(dword_ptr(rdi + record::NR), r11d)?;

@@ -6,6 +6,15 @@ use super::*;
 impl Engine {
     /// Runs from the present boundary. With a goal, stops exactly there at the latest.
     pub(crate) fn go(&mut self, goal: Option<u64>) -> Result<Stop, Error> {
+        let stop = self.go_on(goal)?;
+        // Left standing, it would send every later call to the tracer.
+        if std::mem::take(&mut self.asked) && !matches!(stop, Stop::Ended(_)) {
+            self.set_slot(slot::PREEMPT, 0)?;
+        }
+        Ok(stop)
+    }
+
+    fn go_on(&mut self, goal: Option<u64>) -> Result<Stop, Error> {
         let room = self.turn_tape()?;
         if let Some(goal) = goal {
             let step = self.step()?;
@@ -58,14 +67,10 @@ impl Engine {
                 }
                 if at == labels.syscall_stop {
                     self.regs.rip = self.regs.rcx.wrapping_sub(2);
-                    if !self.pending.is_empty() {
-                        self.set_slot(slot::PREEMPT, 0)?;
-                    }
                     return Ok(Stop::Syscall);
                 }
                 if at == labels.syscall_done_stop {
                     self.regs.rip = self.regs.rcx;
-                    self.set_slot(slot::PREEMPT, 0)?;
                     return Ok(Stop::Boundary);
                 }
                 if let Some((id, point)) = self.cache.point_at(at) {
@@ -128,7 +133,7 @@ impl Engine {
                     if !self.pending.is_empty() {
                         return Ok(Stop::Boundary);
                     }
-                    return self.go(goal);
+                    return self.go_on(goal);
                 }
             }
         }
@@ -486,6 +491,10 @@ impl Engine {
         // Between its load and its store of the counter the guest would undo what is written.
         for _ in 0..64 {
             let rip = self.regs.rip;
+            if self.is_stop(rip) {
+                // It is about to stop by itself.
+                return Ok(());
+            }
             let at_edge = match self.cache.region_of(rip) {
                 None => true,
                 Some(r) => {
@@ -513,12 +522,6 @@ impl Engine {
                     if pushes_flags {
                         self.hide_trap_flag()?;
                     }
-                    if self.is_stop(self.regs.rip.wrapping_sub(1)) {
-                        // An `int3` was stepped onto and executed; let it happen again.
-                        self.regs.rip -= 1;
-                        self.tracee.set_regs(&self.regs)?;
-                        return Ok(());
-                    }
                 }
                 // A fault comes again when the guest is resumed; another signal is noted.
                 Wait::Signal(sig) => {
@@ -533,6 +536,7 @@ impl Engine {
         }
         let step = self.step()?;
         self.set_step(step, 1)?;
+        self.asked = true;
         self.set_slot(slot::PREEMPT, 1)
     }
 

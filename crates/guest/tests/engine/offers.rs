@@ -7,21 +7,30 @@ use guest::{Halt, Replay, Syscalls, Until};
 use tape::{Event, Listener, Part, Shape};
 
 /// Calls of which the answer can be given in advance, among others of which it cannot: they show output, change
-/// descriptors or mappings.
+/// descriptors or mappings, or are interrupted.
 const CALLS: &str = r#"
 #define _GNU_SOURCE
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
 #include <time.h>
 #include <unistd.h>
 
+static volatile int alarms;
+static void alarmed(int n) { alarms += n; }
+
 int main(void)
 {
+    struct sigaction act = {.sa_handler = alarmed};
+    sigaction(SIGALRM, &act, 0);
+    struct itimerval often = {{0, 300}, {0, 300}};
+    setitimer(ITIMER_REAL, &often, 0);
     int fd = open("/proc/self/exe", O_RDONLY), null = open("/dev/null", O_WRONLY);
     unsigned long sum = 0;
     char path[64];
@@ -54,7 +63,9 @@ int main(void)
         if (i == 1510)
             dup2(open("/dev/null", O_WRONLY), null);
     }
-    printf("%lx\n", sum);
+    often = (struct itimerval){0};
+    setitimer(ITIMER_REAL, &often, 0);
+    printf("%lx %d\n", sum, alarms > 0);
     return 0;
 }
 "#;
