@@ -59,6 +59,7 @@ pub struct Recorder {
     pub(crate) turn_step: u64,
     /// The step at which the present turn is over.
     pub(crate) turn_until: u64,
+    rest: signals::Rest,
     /// The step at which it began.
     pub(crate) turn_began: u64,
     pub(crate) policy: Policy,
@@ -140,6 +141,7 @@ impl Recorder {
             told_deadlock: false,
             on_deadlock: None,
             beat: HEARTBEAT,
+            rest: signals::Rest::default(),
             affinity,
             on_crash,
             over: false,
@@ -237,8 +239,10 @@ impl Recorder {
             } else {
                 self.beat
             });
+            let goal = self.rest_before(goal)?;
             let stop = self.engine.go(goal)?;
             self.drain()?;
+            self.rest_after(&stop)?;
             self.choose_classes();
             let end = match stop {
                 Stop::Boundary => self.boundary(several)?,

@@ -536,6 +536,11 @@ impl Engine {
         }
         let step = self.step()?;
         self.set_step(step, 1)?;
+        self.no_calls_on_the_spot()
+    }
+
+    /// Until the next stop, every call is left to the tracer.
+    pub(crate) fn no_calls_on_the_spot(&mut self) -> Result<(), Error> {
         self.asked = true;
         self.set_slot(slot::PREEMPT, 1)
     }

@@ -77,7 +77,7 @@ impl Recorder {
             };
             self.log(Kind::Call, call.nr as u32, 0, effects.encode())?;
             self.engine.sigreturn()?;
-            return Ok(None);
+            return self.rest_from_here().map(|()| None);
         }
         if nr == libc::SYS_sched_getaffinity && self.concerns_guest(call.args[0]) {
             return self.get_affinity(call);

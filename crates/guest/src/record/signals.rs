@@ -2,7 +2,107 @@
 
 use super::*;
 
+/// Recording makes the way to a handler and back long: on a busy machine, longer than a fast timer takes to go off
+/// again, and the guest would never get anywhere. So signals of timers wait a little behind the return from a
+/// handler.
+#[derive(Default)]
+pub(super) struct Rest {
+    until: u64,
+    waiting: Vec<Pending>,
+    /// How often they were delivered all the same, before a call that may block.
+    put_off: u32,
+}
+
+impl Rest {
+    /// Steps between the return from a handler and the next signal of a timer: less time than the way there.
+    const STEPS: u64 = 100_000;
+    /// So often is a call that may block put off for signals before it is made.
+    const PATIENCE: u32 = 2;
+}
+
+fn by_timer(p: &Pending) -> bool {
+    let code = i32::from_le_bytes(p.info[8..12].try_into().expect("four bytes"));
+    let old = matches!(p.signal, libc::SIGALRM | libc::SIGVTALRM | libc::SIGPROF);
+    code == libc::SI_TIMER || old && code == libc::SI_KERNEL
+}
+
 impl Recorder {
+    /// The guest has returned from a handler.
+    pub(super) fn rest_from_here(&mut self) -> Result<(), Error> {
+        if !self.engine.threads.several() {
+            self.rest.until = self.engine.step()? + Rest::STEPS;
+            self.let_timers_wait();
+        }
+        Ok(())
+    }
+
+    fn let_timers_wait(&mut self) {
+        let pending = std::mem::take(&mut self.engine.pending);
+        for p in pending {
+            if by_timer(&p) {
+                self.rest.waiting.push(p);
+            } else {
+                self.engine.pending.push_back(p);
+            }
+        }
+    }
+
+    /// No later than where the rest ends; and no call is run on the spot, for it might sleep over a signal.
+    pub(super) fn rest_before(&mut self, goal: Option<u64>) -> Result<Option<u64>, Error> {
+        if self.rest.waiting.is_empty() {
+            return Ok(goal);
+        }
+        self.engine.no_calls_on_the_spot()?;
+        Ok(Some(
+            goal.map_or(self.rest.until, |g| g.min(self.rest.until)),
+        ))
+    }
+
+    /// The guest has stopped: may signals that have come, or wait, be delivered here?
+    pub(super) fn rest_after(&mut self, stop: &Stop) -> Result<(), Error> {
+        if self.rest.until == 0 || matches!(stop, Stop::Ended(_)) {
+            return Ok(());
+        }
+        let step = self.engine.step()?;
+        let has_some = !self.rest.waiting.is_empty() || self.engine.pending.iter().any(by_timer);
+        let resting = has_some
+            && step < self.rest.until
+            && !self.engine.threads.several()
+            && match stop {
+                Stop::Syscall => self.rests_before_call(),
+                Stop::Interrupted(_) => false,
+                _ => true,
+            };
+        if resting {
+            self.let_timers_wait();
+        } else {
+            // In front: the last one is that which interrupted a call.
+            for p in self.rest.waiting.drain(..).rev() {
+                self.engine.pending.push_front(p);
+            }
+        }
+        if step >= self.rest.until {
+            self.rest.until = 0;
+        }
+        Ok(())
+    }
+
+    fn rests_before_call(&mut self) -> bool {
+        let nr = self.engine.call().nr;
+        let about_signals = matches!(
+            nr as i64,
+            libc::SYS_rt_sigaction | libc::SYS_rt_sigprocmask | libc::SYS_rt_sigpending
+        );
+        if !about_signals && abi::may_block(nr) == abi::Blocking::Never {
+            return true;
+        }
+        self.rest.put_off += 1;
+        if self.rest.put_off > Rest::PATIENCE {
+            self.rest.put_off = 0;
+        }
+        self.rest.put_off == 0
+    }
+
     pub(super) fn deliver_pending(&mut self) -> Result<Option<End>, Error> {
         while let Some(p) = self.engine.pending.pop_front() {
             if self.engine.is_blocked(p.signal)? {
