@@ -28,7 +28,9 @@ const BOUNDED_SIZE: u64 = 0x4000;
 const ROUTINES_SIZE: u64 = 0x1000;
 
 /// Memory is asked for in pieces of this size: a fault for each page costs several times as much.
-const PIECE: u64 = 0x4_0000;
+const PIECE: u64 = 0x2_0000;
+
+const LARGE_PAGE: usize = 0x20_0000;
 
 /// Address space for what the tracer itself keeps, most of it about translated code.
 const HEAP: usize = 0x400_0000;
@@ -200,7 +202,10 @@ fn use_large_pages() {
             libc::mallopt(libc::M_TRIM_THRESHOLD, 2 * HEAP as i32);
             libc::mallopt(libc::M_TOP_PAD, HEAP as i32);
             let begin = libc::sbrk(0) as usize & !4095;
-            drop(std::hint::black_box(Vec::<u8>::with_capacity(0x20_0000)));
+            // Kept for good and never touched: what comes after it begins with a large page.
+            let before = begin.next_multiple_of(LARGE_PAGE) - begin;
+            std::mem::forget(std::hint::black_box(Vec::<u8>::with_capacity(before)));
+            drop(std::hint::black_box(Vec::<u8>::with_capacity(LARGE_PAGE)));
             let end = libc::sbrk(0) as usize;
             if end > begin {
                 libc::madvise(begin as *mut _, end - begin, libc::MADV_HUGEPAGE);
