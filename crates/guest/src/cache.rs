@@ -10,6 +10,7 @@ use std::io;
 use std::sync::Once;
 
 use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
 
 use crate::Error;
 use crate::layout::{L2_BITS, Layout, REGION_SIZE, SHARED_SIZE, l2_index};
@@ -227,6 +228,9 @@ pub(crate) struct Cache {
     by_page: FxHashMap<u64, Vec<BlockId>>,
     pub(crate) points: Vec<Point>,
     owners: Vec<BlockId>,
+    /// Exits that lead to code not translated yet, by its address. Some may have been linked in the meantime, or be
+    /// of retired blocks.
+    open: FxHashMap<u64, SmallVec<[u32; 4]>>,
     /// Points of the bounded run in progress; their ids count down from the top.
     bounded: Vec<Point>,
     bounded_map: Vec<MapEntry>,
@@ -251,6 +255,7 @@ impl Cache {
             by_page: FxHashMap::default(),
             points: Vec::new(),
             owners: Vec::new(),
+            open: FxHashMap::default(),
             bounded: Vec::new(),
             bounded_map: Vec::new(),
             translated: 0,
@@ -389,7 +394,7 @@ impl Cache {
         &self.blocks[id.0 as usize]
     }
 
-    /// Lays down a translated block and links what can be linked.
+    /// Lays down a translated block and links what can be linked, from it and to it.
     pub(crate) fn place(
         &mut self,
         region: usize,
@@ -443,10 +448,17 @@ impl Cache {
             self.enter_tables(pc, landing);
         }
         for p in first_point..first_point + points {
-            if let Point::Exit { target, .. } = self.points[p as usize]
-                && let Some(to) = self.lookup(target)
-            {
-                self.link(p, to);
+            if let Point::Exit { target, .. } = self.points[p as usize] {
+                match self.lookup(target) {
+                    Some(to) => self.link(p, to),
+                    None => self.open.entry(target).or_default().push(p),
+                }
+            }
+        }
+        for exit in self.open.remove(&pc).unwrap_or_default() {
+            let owner = self.owners[exit as usize];
+            if !self.block(owner).retired {
+                self.link(exit, id);
             }
         }
         id
@@ -481,7 +493,7 @@ impl Cache {
         let Point::Exit {
             site,
             stub,
-            ref mut linked,
+            linked: ref mut linked @ None,
             correction,
             ..
         } = self.points[exit as usize]
@@ -519,6 +531,7 @@ impl Cache {
 
     fn unlink(&mut self, exit: u32) {
         let Point::Exit {
+            target,
             site,
             stub,
             ref mut linked,
@@ -529,6 +542,7 @@ impl Cache {
             return;
         };
         *linked = None;
+        self.open.entry(target).or_default().push(exit);
         let region = self.region_of(site).expect("exits are in regions");
         if let Some(c) = correction {
             self.correct(region, c, c.lane, c.number);
@@ -675,6 +689,7 @@ impl Cache {
         self.by_page.clear();
         self.points.clear();
         self.owners.clear();
+        self.open.clear();
         self.l2_used = 0;
         self.generation += 1;
         for r in &mut self.regions {
