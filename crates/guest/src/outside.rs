@@ -16,6 +16,10 @@
 //! can be trusted: a store through a mapping changes them only if the page was clean, so they must be older than the
 //! kernel leaves pages dirty, and in memory file systems they do not change at all.
 //!
+//! Where such a file is part of the system (glibc maps one of its own in every program that sets a locale), calls need
+//! not stop for it: below `/usr` is what is only read, and is replaced by renaming. At stops that happen anyway its times
+//! are looked at too.
+//!
 //! A guest that opens its own `/proc/self/mem` to write it is such an other: from then on each call is a stop, and
 //! what it writes there is an effect of the call.
 //!
@@ -196,8 +200,14 @@ impl Fresh {
 }
 
 impl Outside {
+    /// Every call is to be a stop.
     pub(crate) fn watching(&self) -> bool {
-        !self.watched.is_empty() || self.own_memory
+        self.own_memory || self.watched.iter().any(|w| !self.is_of_system(w.object))
+    }
+
+    fn is_of_system(&self, object: (u64, u64)) -> bool {
+        let still = self.still.get(&object).and_then(Option::as_ref);
+        still.is_some_and(|s| s.path.starts_with("/usr") && !s.path.starts_with("/usr/local"))
     }
 
     /// A child comes into being that inherits all shared mappings.
