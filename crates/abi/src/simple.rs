@@ -5,7 +5,7 @@
 //! the two cannot drift apart.
 
 use crate::Class;
-use crate::table::{self, Effect, Len, Rule};
+use crate::table::{self, Effect, Len, Num, Rule};
 
 /// The effect of a call of class [`Class::Outside`] on success (`ret >= 0`). On failure nothing is written,
 /// except that after `EFAULT` the object may be filled in part, which only [`crate::Plan`] reports.
@@ -16,8 +16,9 @@ pub enum Simple {
     /// The kernel writes `len` bytes at the address in `args[arg]`. With `nullable`, that argument may be
     /// zero in a call that succeeds, and nothing is written then.
     FixedAt { arg: u8, len: u32, nullable: bool },
-    /// The kernel writes as many bytes as the call returns at the address in `args[arg]`.
-    ReturnedAt { arg: u8 },
+    /// The kernel writes as many bytes as the call returns, but not more than `args[bound]`, at the address in
+    /// `args[arg]`.
+    ReturnedAt { arg: u8, bound: u8 },
     /// It takes a plan.
     None,
 }
@@ -66,7 +67,10 @@ pub fn simple(nr: u64) -> Simple {
                 len,
                 nullable: true,
             },
-            Effect::Out(arg, Len::Ret(_)) => Simple::ReturnedAt { arg },
+            Effect::Out(arg, Len::Ret(most) | Len::RetAtMost(most)) => {
+                let (Num::Size(bound) | Num::Uint(bound) | Num::Int(bound)) = most;
+                Simple::ReturnedAt { arg, bound }
+            }
             _ => return Simple::None,
         };
         if found != Simple::NoWrites {

@@ -111,7 +111,10 @@ fn simply(simple: Simple, call: &Call, ret: i64) -> Vec<Range> {
     };
     let mut ranges = match simple {
         Simple::FixedAt { arg, len, .. } if ret >= 0 => vec![range(arg, len.into())],
-        Simple::ReturnedAt { arg } => vec![range(arg, ret.max(0) as u64)],
+        Simple::ReturnedAt { arg, bound } => {
+            let most = call.args[usize::from(bound)];
+            vec![range(arg, most.min(ret.max(0) as u64))]
+        }
         _ => vec![],
     };
     ranges.retain(|range| range.addr != 0 && range.len != 0);
@@ -181,13 +184,16 @@ fn frequent_calls_are_simple() {
         len,
         nullable: false,
     };
-    check("read", Simple::ReturnedAt { arg: 1 });
-    check("pread64", Simple::ReturnedAt { arg: 1 });
-    check("getdents64", Simple::ReturnedAt { arg: 1 });
-    check("getcwd", Simple::ReturnedAt { arg: 0 });
-    check("readlink", Simple::ReturnedAt { arg: 1 });
-    check("getrandom", Simple::ReturnedAt { arg: 0 });
-    check("sched_getaffinity", Simple::ReturnedAt { arg: 2 });
+    let returned = |arg, bound| Simple::ReturnedAt { arg, bound };
+    check("read", returned(1, 2));
+    check("pread64", returned(1, 2));
+    check("getdents64", returned(1, 2));
+    check("getcwd", returned(0, 1));
+    check("readlink", returned(1, 2));
+    check("getrandom", returned(0, 1));
+    check("getxattr", returned(2, 3));
+    check("listxattr", returned(1, 2));
+    check("sched_getaffinity", returned(2, 1));
     check("write", Simple::NoWrites);
     check("writev", Simple::NoWrites);
     check("close", Simple::NoWrites);
@@ -206,13 +212,12 @@ fn frequent_calls_are_simple() {
             nullable: true,
         },
     );
-    // Each of these writes in more than one place, on more results, or less than it returns.
+    // Each of these writes in more than one place, or on more results.
     for name in [
         "gettimeofday",
         "poll",
         "readv",
         "recvfrom",
-        "getxattr",
         "ioctl",
         "mmap",
         "futex",

@@ -161,15 +161,30 @@ pub(crate) mod seen {
 /// The word that tells the system-call stub what it may do with a call: bit 0 it may run it;
 /// bits 4..8 the argument that receives memory, 15 for none; bits 8..12 the argument that bounds
 /// the number of bytes, 15 for a fixed number; bits 12..16 the argument with the flags of an open, which the tracer
-/// wants to see if it is not for reading, 15 for none; bits 32.. that number.
+/// wants to see if it is not for reading, 15 for none; bits 16..20 the argument with a command, 15 for none; bits 32..
+/// that number of bytes, or which commands.
 pub(crate) mod class {
     pub(crate) const FAST: u64 = 1;
     pub(crate) const NONE: u64 = 15;
     /// Larger transfers are left to the tracer.
     pub(crate) const MAX_BYTES: u32 = 0x1_0000;
 
+    /// Commands below this have a bit each, then as many from `COMMAND_BASE` on.
+    pub(crate) const COMMANDS: i32 = 16;
+    /// Where fcntl(2) begins with what only Linux has.
+    pub(crate) const COMMAND_BASE: i32 = 1024;
+
     const fn word(to: u64, bound: u64, flags: u64, len: u32) -> u64 {
-        FAST | to << 4 | bound << 8 | flags << 12 | (len as u64) << 32
+        FAST | to << 4 | bound << 8 | flags << 12 | NONE << 16 | (len as u64) << 32
+    }
+    /// Only these commands, which are in the argument `arg`, and write nothing.
+    pub(crate) fn commands(arg: u8, which: &[i32]) -> u64 {
+        let bit = |&command: &i32| match command {
+            0..COMMANDS => 1 << command,
+            _ => 1 << (command - COMMAND_BASE + COMMANDS),
+        };
+        let mask = which.iter().map(bit).fold(0, |a: u32, b: u32| a | b);
+        word(NONE, NONE, NONE, mask) & !(NONE << 16) | u64::from(arg) << 16
     }
     pub(crate) fn no_writes() -> u64 {
         word(NONE, NONE, NONE, 0)

@@ -104,6 +104,8 @@ fn try_assemble(layout: Layout, at: u64) -> Result<(Vec<u8>, Labels), IcedError>
     // System call: rcx = the guest's next instruction, CONTINUE = where that is translated.
     let mut syscall = a.create_label();
     let mut reads = a.create_label();
+    let mut command = a.create_label();
+    let mut plain = a.create_label();
     let mut sized = a.create_label();
     let mut syscall_insn = a.create_label();
     let mut copy = a.create_label();
@@ -141,6 +143,26 @@ fn try_assemble(layout: Layout, at: u64) -> Result<(Vec<u8>, Labels), IcedError>
     a.test(byte_ptr(rcx * 8 + slot::ARGS as i32).gs(), libc::O_ACCMODE)?;
     a.jnz(slow)?;
     a.set_label(&mut reads)?;
+    a.mov(ecx, r11d)?;
+    a.shr(ecx, 16)?;
+    a.and(ecx, 15)?;
+    a.cmp(ecx, class::NONE as i32)?;
+    a.je(plain)?;
+    a.mov(ecx, dword_ptr(rcx * 8 + slot::ARGS as i32).gs())?;
+    a.cmp(ecx, class::COMMANDS)?;
+    a.jb(command)?;
+    a.sub(ecx, class::COMMAND_BASE - class::COMMANDS)?;
+    a.cmp(ecx, class::COMMANDS)?;
+    a.jb(slow)?;
+    a.cmp(ecx, 2 * class::COMMANDS)?;
+    a.jae(slow)?;
+    a.set_label(&mut command)?;
+    a.shr(r11, 32)?;
+    a.bt(r11, rcx)?;
+    a.jnc(slow)?;
+    // What is left says that nothing is written.
+    a.mov(r11d, dword_ptr(u64::from(slot::CLASS)).gs())?;
+    a.set_label(&mut plain)?;
     // r11 = most bytes that the call may write.
     a.mov(rcx, r11)?;
     a.shr(rcx, 8)?;
@@ -182,7 +204,7 @@ fn try_assemble(layout: Layout, at: u64) -> Result<(Vec<u8>, Labels), IcedError>
         a.mov(r11, gs(slot::ARGS + 8 * n))?;
         a.mov(qword_ptr(rdi + record::ARGS + 8 * n), r11)?;
     }
-    // rcx = bytes written: none on failure or without a buffer, else fixed or as returned.
+    // rcx = bytes written: none on failure or without a buffer, else fixed or as returned, as far as there is room.
     a.xor(ecx, ecx)?;
     a.test(rax, rax)?;
     a.js(copy)?;
@@ -195,11 +217,16 @@ fn try_assemble(layout: Layout, at: u64) -> Result<(Vec<u8>, Labels), IcedError>
     a.mov(rsi, qword_ptr(rsi * 8 + slot::ARGS as i32).gs())?;
     a.test(rsi, rsi)?;
     a.jz(copy)?;
-    a.mov(rcx, rax)?;
-    a.shr(r11, 32)?;
-    a.test(r11, r11)?;
-    a.jz(copy)?;
     a.mov(rcx, r11)?;
+    a.shr(rcx, 32)?;
+    a.jnz(copy)?;
+    // Some return the size that they would have needed.
+    a.shr(r11d, 8)?;
+    a.and(r11d, 15)?;
+    a.mov(r11, qword_ptr(r11 * 8 + slot::ARGS as i32).gs())?;
+    a.mov(rcx, rax)?;
+    a.cmp(rcx, r11)?;
+    a.cmova(rcx, r11)?;
     a.set_label(&mut copy)?;
     a.lea(r11d, dword_ptr(rcx + record::ARGS_LEN))?;
     a.mov(dword_ptr(rdi + record::LEN), r11d)?;

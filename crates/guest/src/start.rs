@@ -436,17 +436,30 @@ impl Engine {
 }
 
 /// The words of the class table while recording.
+/// Commands of fcntl that write no memory and do nothing but to descriptors.
+const FCNTL_ON_THE_SPOT: &[i32] = &[
+    libc::F_DUPFD,
+    libc::F_GETFD,
+    libc::F_SETFD,
+    libc::F_GETFL,
+    libc::F_DUPFD_CLOEXEC,
+];
+
 pub(crate) fn recording_class(nr: u64, code_guarded: bool) -> u64 {
     match abi::simple(nr) {
         // What is opened may be the guest's own memory.
         _ if nr == libc::SYS_creat as u64 => 0,
+        // The recorder answers these: the guest runs on one CPU, but believes in those that it was given.
+        _ if nr == libc::SYS_sched_getaffinity as u64 => 0,
+        _ if nr == libc::SYS_sched_setaffinity as u64 => 0,
+        _ if nr == libc::SYS_fcntl as u64 => class::commands(1, FCNTL_ON_THE_SPOT),
         abi::Simple::NoWrites if nr == libc::SYS_open as u64 => class::opens(1),
         abi::Simple::NoWrites if nr == libc::SYS_openat as u64 => class::opens(2),
         abi::Simple::NoWrites => class::no_writes(),
         // Guarded code pages would make the kernel's writes fail where the guest's would not.
         _ if code_guarded => 0,
         abi::Simple::FixedAt { arg, len, .. } => class::fixed(arg, len),
-        abi::Simple::ReturnedAt { arg, .. } => class::returned(arg, arg + 1),
+        abi::Simple::ReturnedAt { arg, bound } => class::returned(arg, bound),
         _ => 0,
     }
 }
