@@ -51,7 +51,7 @@ const COMPILED: [(&str, &str); 11] = [
 ];
 
 /// Name, command, file name and contents of the script.
-const SCRIPTS: [(&str, &str, &[&str], &str, &str); 5] = [
+const SCRIPTS: [(&str, &str, &[&str], &str, &str); 6] = [
     (
         "SQLite",
         "sqlite3",
@@ -75,6 +75,14 @@ const SCRIPTS: [(&str, &str, &[&str], &str, &str); 5] = [
         PYTHON,
     ),
     ("Perl loop", "perl", &["work.pl"], "work.pl", PERL),
+    // System calls as programs of the system make them. It has no script, but a place to begin.
+    (
+        "find",
+        "find",
+        &["/usr/share", "work.here", "-size", "+1000000k"],
+        "work.here",
+        "",
+    ),
 ];
 
 /// The workloads, and those that this machine lacks a program for, with the reason.
