@@ -363,6 +363,34 @@ fn exclusive_pages(pagemap: &std::fs::File, start: u64, end: u64) -> Vec<u64> {
     out
 }
 
+/// A call of process `pid` would not wait for the descriptor `fd`: that is a plain file, or what is read is there, or
+/// there is room for what is written.
+pub(crate) fn is_ready(pid: i32, call: &Call, fd: i32) -> bool {
+    if std::fs::metadata(format!("/proc/{pid}/fd/{fd}")).is_ok_and(|m| m.is_file()) {
+        return true;
+    }
+    let events = match call.nr as i64 {
+        libc::SYS_read => libc::POLLIN,
+        libc::SYS_write if call.args[2] <= libc::PIPE_BUF as u64 => libc::POLLOUT,
+        _ => return false,
+    };
+    // SAFETY: plain system calls; both descriptors are ours and closed here, and the structure is live.
+    unsafe {
+        let process = libc::syscall(libc::SYS_pidfd_open, pid, 0) as i32;
+        let copy = libc::syscall(libc::SYS_pidfd_getfd, process, fd, 0) as i32;
+        let mut asked = libc::pollfd {
+            fd: copy,
+            events,
+            revents: 0,
+        };
+        // A descriptor below zero is never ready.
+        let ready = libc::poll(&raw mut asked, 1, 0) == 1 && asked.revents & events != 0;
+        libc::close(copy);
+        libc::close(process);
+        ready
+    }
+}
+
 /// The CPUs that the guest may believe in, as sched_getaffinity gives them.
 pub(crate) fn affinity() -> Vec<u8> {
     let mut mask = vec![0u8; 128];

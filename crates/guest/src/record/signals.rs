@@ -9,15 +9,11 @@ use super::*;
 pub(super) struct Rest {
     until: u64,
     waiting: Vec<Pending>,
-    /// How often they were delivered all the same, before a call that may block.
-    put_off: u32,
 }
 
 impl Rest {
     /// Steps between the return from a handler and the next signal of a timer: less time than the way there.
     const STEPS: u64 = 100_000;
-    /// So often is a call that may block put off for signals before it is made.
-    const PATIENCE: u32 = 2;
 }
 
 fn by_timer(p: &Pending) -> bool {
@@ -69,7 +65,7 @@ impl Recorder {
             && step < self.rest.until
             && !self.engine.threads.several()
             && match stop {
-                Stop::Syscall => self.rests_before_call(),
+                Stop::Syscall => self.rests_in_call(),
                 Stop::Interrupted(_) => false,
                 _ => true,
             };
@@ -87,20 +83,19 @@ impl Recorder {
         Ok(())
     }
 
-    fn rests_before_call(&mut self) -> bool {
-        let nr = self.engine.call().nr;
-        let about_signals = matches!(
-            nr as i64,
-            libc::SYS_rt_sigaction | libc::SYS_rt_sigprocmask | libc::SYS_rt_sigpending
-        );
-        if !about_signals && abi::may_block(nr) == abi::Blocking::Never {
-            return true;
+    /// The call at hand does not wait for anything, of which a signal could be the end, and is not about signals.
+    fn rests_in_call(&self) -> bool {
+        let call = self.engine.call();
+        match call.nr as i64 {
+            libc::SYS_rt_sigaction | libc::SYS_rt_sigprocmask | libc::SYS_rt_sigpending => false,
+            _ => match abi::may_block(call.nr) {
+                abi::Blocking::Never => true,
+                abi::Blocking::ByFd(arg) => {
+                    crate::process::is_ready(self.leader, &call, call.args[arg as usize] as i32)
+                }
+                abi::Blocking::May => false,
+            },
         }
-        self.rest.put_off += 1;
-        if self.rest.put_off > Rest::PATIENCE {
-            self.rest.put_off = 0;
-        }
-        self.rest.put_off == 0
     }
 
     pub(super) fn deliver_pending(&mut self) -> Result<Option<End>, Error> {
