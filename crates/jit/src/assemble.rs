@@ -491,14 +491,14 @@ impl<'a> Maker<'a> {
     fn store(&mut self, op: &Op) {
         let back = self.a.label();
         let late = self.late(Late::Store { len: 8, back });
+        // Before the ways part: what it puts into a register is there from now on, on both.
+        let from = (op.value != self.way.zero).then(|| self.source(rax, op.value));
         self.a.test(cl, 7);
         self.a.jne(late);
         let cell = self.cell();
-        if op.value == self.way.zero {
-            self.a.mov(qword(cell), 0);
-        } else {
-            let from = self.source(rax, op.value);
-            self.a.mov(qword(cell), from);
+        match from {
+            None => self.a.mov(qword(cell), 0),
+            Some(from) => self.a.mov(qword(cell), from),
         }
         self.a.set(back);
     }
