@@ -166,7 +166,8 @@ fn the_quick_way_leads_where_all_operations_lead() {
             records.extend(number.to_le_bytes());
             for _ in 0..18 {
                 let value = match r.next(4) {
-                    0 => r.next(16),
+                    // Not so small that an operand is on both ends of the address space, where no program has memory.
+                    0 => 4096 + r.next(16),
                     1 => AREA + r.next(AREA_CELLS * 8),
                     _ => AREA + 8 * r.next(32),
                 };
