@@ -1,5 +1,5 @@
-//! A timer that goes off once, soon after the handler before has returned, and whose handler is what the program waits
-//! for: kept back for longer, it would wait for ever.
+//! A timer that goes off once, soon after the handler before has returned, and whose handler is what the program
+//! waits for. Kept back for longer, it would wait for ever.
 #include "guest.h"
 #include <poll.h>
 #include <sys/time.h>
