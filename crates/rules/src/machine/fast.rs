@@ -468,10 +468,11 @@ impl Maker {
             }
             Op::Local { to, address, local } => {
                 let at = (place(address.slot), address.offset);
-                let known = self.ops.iter().find(|o| {
-                    let same = o.checked == u32::from(*local) && (o.base, o.offset) == at;
-                    o.kind == Kind::Variable && same
-                });
+                // One of another function in between may show that this function was left.
+                let mut variables = self.ops.iter().filter(|o| o.kind == Kind::Variable);
+                let known = variables
+                    .next_back()
+                    .filter(|o| o.checked == u32::from(*local) && (o.base, o.offset) == at);
                 let value = match known {
                     Some(known) => known.value,
                     None => {
