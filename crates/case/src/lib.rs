@@ -46,8 +46,8 @@ pub use cost::Cost;
 pub use crash::{CrashReport, Sent, SignalName};
 pub use debug::{
     Alteration, CameFrom, Catch, CheckpointInfo, Condition, DebugThread, Detector, EditInfo,
-    EditKind, EditRequest, Filter, Go, LibraryBreak, Session, TimelineInfo, Times, TryReport,
-    Watch, Why, Writer,
+    EditKind, EditRequest, Filter, Go, LibraryBreak, MoveRequest, Session, TimelineInfo, Times,
+    TryReport, Watch, Why, Writer,
 };
 pub use error::Error;
 pub use frames::{Excerpt, Frame, FrameList, Parameter, SourceLine};

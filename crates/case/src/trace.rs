@@ -59,6 +59,11 @@ pub(crate) struct Traced {
 pub(crate) enum Action {
     Put(Box<Values>),
     Edits(Vec<guest::Edit>),
+    /// Edits, and then what is in memory because of them.
+    Move {
+        edits: Vec<guest::Edit>,
+        values: Box<Values>,
+    },
 }
 
 /// Registers and memory that are set.
@@ -69,23 +74,31 @@ pub(crate) struct Values {
     pub(crate) writes: Vec<(u64, Vec<u8>)>,
 }
 
+impl Values {
+    fn put(&self, replay: &mut Replay) -> Result<(), guest::Error> {
+        for (addr, bytes) in &self.writes {
+            replay.write(*addr, bytes)?;
+        }
+        if let Some(v) = &self.vectors {
+            replay.set_vector_state(v)?;
+        }
+        replay.set_regs(&self.regs)
+    }
+}
+
+fn edit(replay: &mut Replay, list: &[guest::Edit]) -> Result<(), guest::Error> {
+    list.iter()
+        .try_for_each(|e| replay.edit(e.clone()).map(|_| ()))
+}
+
 impl Action {
     pub(crate) fn apply(&self, replay: &mut Replay) -> Result<(), guest::Error> {
         match self {
-            Action::Edits(list) => {
-                for e in list {
-                    replay.edit(e.clone())?;
-                }
-                Ok(())
-            }
-            Action::Put(values) => {
-                for (addr, bytes) in &values.writes {
-                    replay.write(*addr, bytes)?;
-                }
-                if let Some(v) = &values.vectors {
-                    replay.set_vector_state(v)?;
-                }
-                replay.set_regs(&values.regs)
+            Action::Edits(list) => edit(replay, list),
+            Action::Put(values) => values.put(replay),
+            Action::Move { edits, values } => {
+                edit(replay, edits)?;
+                values.put(replay)
             }
         }
     }

@@ -129,6 +129,15 @@ pub(crate) struct Changing {
     /// an address and N counts its executions; PLACE#N+ is after it
     #[arg(long, value_name = "CHANGE", value_parser = set)]
     pub(crate) set: Vec<case::Alteration>,
+
+    /// Put global variables (NAME,NAME...) or local ones (FUNCTION:NAME,NAME...) elsewhere, one behind the other, and
+    /// say what that changes
+    #[arg(long = "move", value_name = "[FUNCTION:]NAME[,NAME...]", value_parser = moved)]
+    pub(crate) moved: Vec<case::Alteration>,
+}
+
+fn moved(text: &str) -> Result<case::Alteration, String> {
+    text.parse().map(case::Alteration::Move)
 }
 
 fn switched(text: &str) -> Result<case::Alteration, String> {

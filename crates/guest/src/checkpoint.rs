@@ -176,6 +176,7 @@ impl Replay {
         self.stops.rearm(&mut self.engine);
         self.edits = c.edits.clone();
         self.reflip();
+        self.redirect();
         self.edited = c.edited;
         self.in_call = c.in_call.clone();
         self.gone = c.gone.clone();

@@ -1,11 +1,16 @@
 //! Edits: what is changed in a run that otherwise repeats the recording.
 
 use iced_x86::{ConditionCode, Decoder, DecoderOptions};
+use rustc_hash::FxHashMap;
 
 use crate::Error;
 use crate::engine::register_mut;
 use crate::replay::Replay;
 use crate::stops::Purpose;
+use crate::translate::{Displacement, displaced_at};
+
+/// How far from code a place may be that it refers to.
+const REACH: u64 = 1 << 30;
 
 /// The n-th execution of an address, counted from where the edit was made. If the guest stands
 /// before that instruction, what it is about to do is the first.
@@ -37,6 +42,27 @@ pub enum Edit {
     /// A conditional branch that leads to one of `exits` always leads to the other one; it is not
     /// counted as a step.
     SwitchAlways { pc: u64, exits: [u64; 2] },
+    /// Memory of its own for the run, from now on: zeroes, at an address that nothing is at.
+    Map { addr: u64, len: u64 },
+    /// From now on instructions refer to other addresses than those in them. With memory for it, and what was at the
+    /// old address, that moves a variable.
+    Refer { references: Vec<Reference> },
+}
+
+/// An address in an instruction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reference {
+    pub pc: u64,
+    pub operand: Operand,
+    /// How far from it the one is that is meant.
+    pub by: i64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operand {
+    /// The operand in memory. Also that of `lea`, and `mov REGISTER, rsp`, which is a `lea` without a distance.
+    Memory,
+    Immediate,
 }
 
 /// Names an edit of one replay.
@@ -80,9 +106,16 @@ impl Replay {
                 self.conditional_at(*pc)?;
                 self.stops.add_edit(&mut self.engine, *pc, 1, id)?;
             }
+            Edit::Map { addr, len } => self.map_room(*addr, *len)?,
+            Edit::Refer { references } => self.check_references(references)?,
         }
         self.last_edit += 1;
+        let refers = matches!(edit, Edit::Refer { .. });
         self.edits.insert(EditId(id), edit);
+        if refers {
+            self.redirect();
+            self.edited = true;
+        }
         Ok(EditId(id))
     }
 
@@ -95,11 +128,71 @@ impl Replay {
         self.engine.set_flipped(always.collect());
     }
 
+    /// Has exactly the instructions refer elsewhere that the edits say.
+    pub(crate) fn redirect(&mut self) {
+        let mut displaced: FxHashMap<u64, Displacement> = FxHashMap::default();
+        let lists = self.edits.values().filter_map(|e| match e {
+            Edit::Refer { references } => Some(references),
+            _ => None,
+        });
+        for r in lists.flatten() {
+            add(&mut displaced, r);
+        }
+        self.engine.set_displaced(displaced);
+    }
+
+    /// Whether there are such instructions, and such as refer to the other addresses.
+    fn check_references(&self, references: &[Reference]) -> Result<(), Error> {
+        let mut displaced = FxHashMap::default();
+        for r in references {
+            add(&mut displaced, r);
+        }
+        for (pc, by) in displaced {
+            let i = self.instruction_at(pc)?;
+            if displaced_at(&i, by).is_none() {
+                return Err(Error::Request(format!(
+                    "`{i}` at {pc:#x} cannot refer to something {:#x} bytes away",
+                    if by.memory == 0 {
+                        by.immediate
+                    } else {
+                        by.memory
+                    }
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// A place for so many bytes that nothing is at and that code near `addr` can refer to.
+    pub fn room_near(&mut self, addr: u64, len: u64) -> Result<Option<u64>, Error> {
+        self.engine.refresh_maps()?;
+        Ok(self.engine.maps.gap_near(addr, len, REACH))
+    }
+
+    fn map_room(&mut self, addr: u64, len: u64) -> Result<(), Error> {
+        let (prot, flags) = (
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE,
+        );
+        let args = [addr, len, prot as u64, flags as u64, u64::MAX, 0];
+        match self.engine.inject(libc::SYS_mmap, args)? {
+            at if at as u64 == addr => {
+                self.engine.space_changed();
+                self.edited = true;
+                Ok(())
+            }
+            _ => Err(Error::Request(format!(
+                "no {len} bytes of memory can be had at {addr:#x}"
+            ))),
+        }
+    }
+
     /// Takes an edit back; what it has done already stays done.
     pub fn remove_edit(&mut self, id: EditId) -> Result<(), Error> {
         match self.edits.remove(&id) {
             None => return Err(Error::Request(format!("there is no edit {}", id.0))),
             Some(Edit::BranchAlways { pc }) => self.engine.flip(pc, false),
+            Some(Edit::Refer { .. }) => self.redirect(),
             Some(_) => {}
         }
         self.stops
@@ -169,7 +262,7 @@ impl Replay {
                 self.engine.add_steps(1)?;
                 Ok(true)
             }
-            Edit::BranchAlways { .. } => Ok(false),
+            Edit::BranchAlways { .. } | Edit::Map { .. } | Edit::Refer { .. } => Ok(false),
             Edit::JumpAlways { pc, to } => {
                 self.engine.regs.rip = to;
                 self.again(pc, id)?;
@@ -199,6 +292,14 @@ impl Replay {
     /// Has an edit that is meant for every execution done at the next one too.
     fn again(&mut self, pc: u64, id: u32) -> Result<(), Error> {
         self.stops.add(&mut self.engine, pc, 1, Purpose::Edit(id))
+    }
+}
+
+fn add(displaced: &mut FxHashMap<u64, Displacement>, r: &Reference) {
+    let of = displaced.entry(r.pc).or_default();
+    match r.operand {
+        Operand::Memory => of.memory = of.memory.wrapping_add(r.by),
+        Operand::Immediate => of.immediate = of.immediate.wrapping_add(r.by),
     }
 }
 

@@ -22,8 +22,8 @@ use crate::signals::{Disposition, Dispositions, LastFault};
 use crate::sites::Hunt;
 use crate::threads::Threads;
 use crate::translate::{
-    Fetch, Insn, MAX_INSNS, MAX_OBSERVED, MOST_BLIND, Point, Request, Saved, decode, translate,
-    until_flags_set,
+    Displacement, Fetch, Insn, MAX_INSNS, MAX_OBSERVED, MOST_BLIND, Point, Request, Saved, decode,
+    translate, until_flags_set,
 };
 use crate::{Error, Stats};
 
@@ -156,6 +156,7 @@ pub(crate) struct Engine {
     pub(crate) armed: FxHashMap<u64, u32>,
     /// Conditional branches that go the other way.
     flipped: FxHashSet<u64>,
+    displaced: FxHashMap<u64, Displacement>,
     /// Code whose execution is logged, sorted.
     pub(crate) observed: Vec<(u64, u64)>,
     pub(crate) stats: Stats,
@@ -324,6 +325,7 @@ impl Engine {
             asked: false,
             armed: FxHashMap::default(),
             flipped: FxHashSet::default(),
+            displaced: FxHashMap::default(),
             observed: Vec::new(),
             stats: Stats::default(),
             dispositions: Dispositions::inherited(tracee.0),
@@ -422,7 +424,8 @@ impl Engine {
         self.code.watched = ranges;
     }
 
-    fn space_changed(&mut self) {
+    /// Something is mapped that was not, or is not any more.
+    pub(crate) fn space_changed(&mut self) {
         self.maps_stale = true;
         self.space += 1;
     }

@@ -99,7 +99,7 @@ mod translate;
 mod watch;
 
 pub use checkpoint::{CheckpointId, Spacing};
-pub use edit::{Edit, EditId, Place, condition_holds};
+pub use edit::{Edit, EditId, Operand, Place, Reference, condition_holds};
 pub use engine::register_mut;
 pub use interrupts::{die_of, survive_interrupts};
 pub use launch::Launch;

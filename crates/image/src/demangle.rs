@@ -9,7 +9,7 @@ use cpp_demangle::{DemangleOptions, Symbol};
 const LONGEST: usize = 16 * 1024;
 
 /// The readable form of a linker name, without parameter types and without hashes.
-pub(crate) fn demangle(raw: &str) -> String {
+pub fn demangle(raw: &str) -> String {
     if raw.len() > LONGEST {
         return raw.to_string();
     }

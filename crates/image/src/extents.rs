@@ -3,9 +3,10 @@
 use crate::debug::Die;
 use crate::expression::ValuePlace;
 use crate::module::Module;
-use crate::program::{Memory, Program};
+use crate::program::{Memory, NoMemory, Program};
+use crate::registers::{KnownRegisters, Registers};
 use crate::types::{size_of, type_of};
-use crate::unwind::RawFrame;
+use crate::unwind::{How, RawFrame};
 use crate::view::View;
 
 /// A variable in memory.
@@ -128,4 +129,72 @@ fn extents_in<'a>(view: &View<'a>, scope: Die<'a>) -> Vec<Extent> {
         }
     }
     out
+}
+
+/// A frame that does not exist, to ask where things are in it. Its registers are far from each other, so that an
+/// address tells from which of them it was reckoned.
+pub struct Imagined {
+    pub frame: RawFrame,
+    /// Its address: what the stack pointer was before the call.
+    pub base: u64,
+}
+
+impl Imagined {
+    pub const STACK: u64 = 0x7000_0000_0000;
+    pub const FRAME: u64 = 0x7100_0000_0000;
+}
+
+impl Program {
+    /// A frame of the function that an instruction is in, as it is when that instruction is next.
+    pub fn imagined_frame(&self, pc: u64) -> Option<Imagined> {
+        let registers = Registers {
+            rip: pc,
+            rsp: Imagined::STACK,
+            rbp: Imagined::FRAME,
+            ..Registers::default()
+        };
+        let mut frame = RawFrame {
+            pc,
+            cfa: None,
+            registers: KnownRegisters::from(&registers),
+            is_signal_frame: false,
+            is_exact: true,
+            how: How::Registers,
+        };
+        self.find_base(&mut frame, &NoMemory);
+        let base = frame.cfa?;
+        Some(Imagined { frame, base })
+    }
+
+    /// From where to where the file is mapped that an address is in.
+    pub fn range_around(&self, address: u64) -> Option<(u64, u64)> {
+        let ranges = &self.module_at(address)?.ranges;
+        let begin = ranges.iter().map(|r| r.0).min()?;
+        Some((begin, ranges.iter().map(|r| r.1).max()?))
+    }
+
+    /// The functions of the file that an address is in, as ranges of addresses.
+    pub fn code_beside(&self, address: u64) -> Vec<(u64, u64)> {
+        let Some(module) = self.module_at(address) else {
+            return Vec::new();
+        };
+        let functions = module.contents.symbols().functions();
+        let mut out: Vec<(u64, u64)> = functions
+            .map(|f| {
+                (
+                    module.pc(f.vaddr),
+                    module.pc(f.vaddr).saturating_add(f.size),
+                )
+            })
+            .collect();
+        out.sort_unstable();
+        // Several names for one.
+        let mut known = 0;
+        out.retain(|(begin, end)| {
+            let fresh = *begin >= known && begin < end;
+            known = known.max(*end);
+            fresh
+        });
+        out
+    }
 }

@@ -55,9 +55,10 @@ mod view;
 mod words;
 
 pub use backtrace::{Argument, Frame};
+pub use demangle::demangle;
 pub use error::Error;
 pub use expression::{Evaluated, ExpressionError, ValuePlace};
-pub use extents::Extent;
+pub use extents::{Extent, Imagined};
 pub use program::{
     Function, FunctionEntry, LineAddress, Mapping, Memory, ModuleInfo, NamedFunction, NoMemory,
     Place, Program, Symbol,

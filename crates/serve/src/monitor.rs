@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use case::{Condition, EditKind, EditRequest, Why};
+use case::{Condition, EditKind, EditRequest, MoveRequest, Why};
 use gdbstub::target::ext::monitor_cmd::{ConsoleOutput, MonitorCmd, outputln};
 
 use crate::target::Served;
@@ -131,6 +131,17 @@ impl Served {
                 let timeline = s.timelines().iter().find(|t| t.current).map_or(0, |t| t.id);
                 Ok(format!(
                     "edit {edit}: {request}, from step {step} on (timeline {timeline})"
+                ))
+            }
+            "move" => {
+                let request: MoveRequest = rest.parse()?;
+                let step = s.move_variables(&request).map_err(wrong)?;
+                let edit = s.edits();
+                let edit = edit.last().ok_or("nothing was changed")?;
+                let timeline = s.timelines().iter().find(|t| t.current).map_or(0, |t| t.id);
+                Ok(format!(
+                    "edit {}: {}, from step {step} on (timeline {timeline})",
+                    edit.id, edit.what
                 ))
             }
             "edits" => {
@@ -274,7 +285,7 @@ fn own_cpu() -> Option<usize> {
 }
 
 const COMMANDS: &str = "when, goto, checkpoint, rollback, checkpoints, cdelete, timelines, timeline, \
-                        switch, suppress, edits, edit-delete, instance, slice, prune, sbreak, snext, \
+                        switch, suppress, move, edits, edit-delete, instance, slice, prune, sbreak, snext, \
                         sprev, sdelete, slices, follow, record, lbreak, lbreaks, ldelete, came-from, \
                         detectors, detector, ignore, ignored";
 

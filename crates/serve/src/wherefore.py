@@ -153,6 +153,9 @@ counted from the beginning of the run. A condition such as `a && b` is one predi
 command("suppress", "suppress", """Do not execute a statement: suppress FILE:LINE [all|once|N]
 `once` is the next time (if nothing is said), `all` every time from here on, N the N-th time
 counted from the beginning of the run.""", TIMES)
+command("move", "move", """Put variables elsewhere, one behind the other: move NAME[,NAME...]
+Global variables go to memory of their own; local ones, move FUNCTION:NAME[,NAME...], to the end of
+their frame that is nearest to the return address. What a correct program does stays the same.""")
 command("info edits", "edits", """List what is switched, suppressed or set on this timeline.""",
         kind=gdb.COMMAND_STATUS)
 command("instance", "instance", """Print how often a line was executed before this: instance FILE:LINE""",
@@ -244,6 +247,7 @@ when, goto                       positions in time
 reverse-step, reverse-next, reverse-finish, reverse-stepi, reverse-continue (gdb's own)
 checkpoint, rollback, info checkpoints, cdelete
 switch, suppress, info edits, edit delete        change what statements do
+move                             change where variables are
 info timelines, timeline         the recording and its changed versions
 slice, prune, sbreak, snext, sprev, sdelete, info slices, follow, instance, record
 lbreak, info lbreaks, ldelete    calls of library functions

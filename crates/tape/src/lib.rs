@@ -35,8 +35,10 @@ pub struct Insn {
 }
 
 impl Insn {
+    /// Its code, and what is behind that up to the length that no instruction exceeds. It may take more bytes or fewer
+    /// than the guest's: a run in which it refers to another address.
     pub fn code(&self) -> &[u8] {
-        &self.bytes[..self.len as usize]
+        &self.bytes
     }
 }
 

@@ -13,6 +13,7 @@
 mod crash;
 mod detectors;
 mod library;
+mod moving;
 mod set;
 mod slices;
 mod statement;
@@ -39,6 +40,7 @@ use crate::store::{Finished, Store};
 pub use crash::{CameFrom, Writer};
 pub use detectors::Detector;
 pub use library::{Condition, LibraryBreak};
+pub use moving::MoveRequest;
 pub use statement::{Alteration, EditKind, EditRequest, Times, TryReport};
 pub use timeline::{CheckpointInfo, EditInfo, TimelineInfo};
 

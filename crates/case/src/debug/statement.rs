@@ -19,6 +19,7 @@ use guest::{Edit, Halt, StopAt, Until};
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction};
 use serde::Serialize;
 
+use super::moving::MoveRequest;
 use super::timeline::What;
 use super::{Go, Session, Why};
 use crate::Error;
@@ -426,6 +427,7 @@ impl Session {
         match what {
             Alteration::Statement(edit) => self.edit(edit),
             Alteration::Set(set) => self.set(set),
+            Alteration::Move(request) => self.move_variables(request),
         }
     }
 
@@ -522,6 +524,7 @@ fn predicate(request: &EditRequest, stretches: &[Stretch]) -> Result<Predicate, 
 pub enum Alteration {
     Statement(EditRequest),
     Set(SetRequest),
+    Move(MoveRequest),
 }
 
 impl fmt::Display for Alteration {
@@ -529,6 +532,7 @@ impl fmt::Display for Alteration {
         match self {
             Alteration::Statement(edit) => edit.fmt(f),
             Alteration::Set(set) => write!(f, "set {set}"),
+            Alteration::Move(request) => request.fmt(f),
         }
     }
 }

@@ -13,6 +13,7 @@
 use guest::{CheckpointId, Halt, Until, UserRegs};
 
 use super::Session;
+use super::moving::MoveRequest;
 use super::statement::EditRequest;
 use crate::Error;
 use crate::set::SetRequest;
@@ -57,6 +58,8 @@ struct Change {
 pub(super) enum What {
     Statement(EditRequest),
     Set(SetRequest),
+    /// Variables were moved: which, and where to.
+    Move(MoveRequest, String),
     Values,
 }
 
@@ -124,6 +127,7 @@ impl std::fmt::Display for What {
         match self {
             What::Statement(request) => request.fmt(f),
             What::Set(request) => write!(f, "set {request}"),
+            What::Move(request, places) => write!(f, "{request} ({places})"),
             What::Values => f.write_str("set memory or registers"),
         }
     }
@@ -587,6 +591,7 @@ impl Session {
             match &c.what {
                 What::Statement(request) => self.edit(request).map(drop)?,
                 What::Set(request) => self.set(request).map(drop)?,
+                What::Move(request, _) => self.move_variables(request).map(drop)?,
                 What::Values => self.change(at, c.what.clone(), c.action.clone())?,
             }
         }

@@ -1,4 +1,4 @@
-//! `--switch`, `--suppress` and `--set`: a run with changes, and what they change.
+//! `--switch`, `--suppress`, `--set` and `--move`: a run with changes, and what they change.
 
 use std::rc::Rc;
 
@@ -16,7 +16,7 @@ impl Changing {
     }
 
     fn list(&self) -> Vec<Alteration> {
-        let lists = [&self.switch, &self.suppress, &self.set];
+        let lists = [&self.switch, &self.suppress, &self.set, &self.moved];
         lists.into_iter().flatten().cloned().collect()
     }
 }

@@ -61,6 +61,7 @@ impl Engine {
             return Ok(None);
         }
         block.flip(&self.flipped);
+        block.displace(&self.displaced);
         block.observe(&self.observed);
         if let Some(entries) = self.probed() {
             block.probe(entries);

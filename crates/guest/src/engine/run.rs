@@ -239,6 +239,20 @@ impl Engine {
         }
     }
 
+    /// Has exactly these instructions refer to other addresses.
+    pub(crate) fn set_displaced(&mut self, wanted: FxHashMap<u64, Displacement>) {
+        let old = std::mem::replace(&mut self.displaced, wanted);
+        let now = &self.displaced;
+        let all = old.keys().chain(now.keys());
+        let changed: FxHashSet<u64> = all
+            .filter(|pc| old.get(pc) != now.get(pc))
+            .copied()
+            .collect();
+        for pc in changed {
+            self.cache.retire(pc, pc + 1);
+        }
+    }
+
     /// Makes the conditional branch at `pc` go the other way from now on, or not any more.
     pub(crate) fn flip(&mut self, pc: u64, on: bool) {
         if on {
@@ -287,6 +301,7 @@ impl Engine {
             })
         };
         block.flip(&self.flipped);
+        block.displace(&self.displaced);
         block.observe(&self.observed);
         if let Some(entries) = self.probed() {
             block.probe(entries);

@@ -95,6 +95,8 @@ pub(crate) struct Insn {
     pub(crate) pc: u64,
     pub(crate) bytes: [u8; 15],
     pub(crate) len: u8,
+    /// How many of `bytes` it is: not `len` if it was made to refer to something else.
+    pub(crate) size: u8,
     pub(crate) flow: Flow,
     /// Offset of a rip-relative displacement in `bytes`; 0 for none.
     pub(crate) rip_offset: u8,
@@ -183,6 +185,7 @@ pub(crate) fn decode(
                 pc: at,
                 bytes: [0; 15],
                 len: len as u8,
+                size: len as u8,
                 flow,
                 rip_offset: 0,
                 sets_all_flags: sets_all_flags(&decoded),

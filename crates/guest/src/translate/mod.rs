@@ -14,6 +14,7 @@
 
 mod count;
 mod decode;
+mod displace;
 pub(crate) mod emit;
 mod landing;
 mod observe;
@@ -31,6 +32,7 @@ use crate::layout::{Layout, slot};
 pub(crate) use count::{Correction, Counted};
 use count::{NOT_NEGATIVE, place_to_count};
 pub(crate) use decode::{Fetch, Flow, Insn, MOST_BLIND, Superblock, decode, until_flags_set};
+pub(crate) use displace::{Displacement, displaced_at};
 use emit::{Code, Gpr};
 use landing::check_target;
 pub(crate) use landing::{LANDING, thunk};
@@ -662,15 +664,15 @@ impl Translator<'_> {
 
     fn plain(&mut self, insn: &Insn, uncounted: i32) {
         if insn.rip_offset == 0 {
-            self.code.raw(&insn.bytes[..insn.len as usize]);
+            self.code.raw(&insn.bytes[..insn.size as usize]);
             return;
         }
         let target = insn.decoded.ip_rel_memory_address();
-        let end = self.code.here() + u64::from(insn.len);
+        let end = self.code.here() + u64::from(insn.size);
         let disp = target.wrapping_sub(end) as i64;
         if i32::try_from(disp).is_ok() && insn.decoded.memory_base() == Register::RIP {
             let at = self.code.offset() as usize + insn.rip_offset as usize;
-            self.code.raw(&insn.bytes[..insn.len as usize]);
+            self.code.raw(&insn.bytes[..insn.size as usize]);
             self.code.bytes[at..at + 4].copy_from_slice(&(disp as i32).to_le_bytes());
             return;
         }
