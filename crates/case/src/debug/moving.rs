@@ -185,10 +185,17 @@ impl Session {
                 .any(|p| p.begin < e.begin + e.size && e.begin < p.end)
         };
         let others = objects.iter().filter(|e| !moved(e));
-        let layout = Layout::new(
-            pieces.clone(),
-            others.map(|e| (e.begin, e.begin + e.size)).collect(),
-        );
+        let mut others: Vec<(u64, u64)> = others.map(|e| (e.begin, e.begin + e.size)).collect();
+        // Among constants there are such as have no name, strings and tables of the compiler.
+        let mappings = self.replay.mappings().map_err(|e| self.wrong(e))?;
+        let constant = |p: &&Piece| {
+            let mut there = mappings
+                .iter()
+                .filter(|m| (m.start..m.end).contains(&p.begin));
+            there.any(|m| !m.protection.write)
+        };
+        others.extend(pieces.iter().filter(constant).map(|p| (p.end, p.end)));
+        let layout = Layout::new(pieces.clone(), others);
         let references = self.global_references(&code, &layout)?;
         let values = self.pointers(&layout)?;
         let named = found.iter().zip(&pieces);
@@ -210,24 +217,20 @@ impl Session {
         code: &[(u64, u64)],
         layout: &Layout,
     ) -> Result<Vec<Reference>, Error> {
-        let mut out = Vec::new();
-        let mut functions = Vec::new();
-        for (begin, end) in code {
-            functions.push(references::decode(&Guest(&self.replay), *begin, *end));
-        }
-        let indexed: Vec<_> = functions
+        let memory = Guest(&self.replay);
+        let functions: Vec<_> = code
             .iter()
-            .flatten()
-            .filter(|i| i.memory_index() != iced_x86::Register::None)
-            .filter(|i| references::absolute(i).is_some_and(|a| layout.is_near(a)))
-            .copied()
+            .map(|(begin, end)| references::decode(&memory, *begin, *end))
             .collect();
-        let met = self.first_addresses(&indexed, |regs, i| references::effective(regs, i))?;
+        let asked = functions
+            .iter()
+            .flat_map(|insns| references::questions(insns, layout, &references::absolute));
+        let asked = asked.collect();
+        let told = self.ask(asked, |_, _, address| Some(address))?;
+        let mut out = Vec::new();
         for insns in &functions {
-            let address = |i: &_| met.get(&iced_x86::Instruction::ip(i)).copied();
-            let address = |i: &_| address(i).or_else(|| references::absolute(i));
-            let list = references::find(insns, layout, &address).map_err(Error::Request)?;
-            out.extend(list);
+            let list = references::find(insns, layout, &told, &references::absolute);
+            out.extend(list.map_err(Error::Request)?);
         }
         Ok(out)
     }

@@ -115,25 +115,18 @@ impl Session {
         let body = self.body(function, entry)?;
         let locals = self.locals_of(&body);
         let layout = arrange(request, function, &body, &locals)?;
-        let indexed: Vec<Instruction> = body
-            .insns
-            .iter()
-            .filter(|i| i.memory_index() != Register::None && i.memory_base() != Register::None)
-            .filter(|i| body.address(i).is_some_and(|a| layout.is_near(a)))
-            .copied()
-            .collect();
-        let met = self.first_addresses(&indexed, |regs, i| {
+        let address = |i: &Instruction| body.address(i);
+        let questions = references::questions(&body.insns, &layout, &address);
+        let told = self.ask(questions, |regs, i, address| {
             let anchor = body.anchors.get(&i.ip())?;
             let register = match anchor.register {
                 Register::RBP => regs.rbp,
                 _ => regs.rsp,
             };
-            let at = references::effective(regs, i)?;
-            Some(anchor.place(at.wrapping_sub(register)))
+            Some(anchor.place(address.wrapping_sub(register)))
         })?;
-        let address = |i: &Instruction| met.get(&i.ip()).copied().or_else(|| body.address(i));
-        let references =
-            references::find(&body.insns, &layout, &address).map_err(Error::Request)?;
+        let references = references::find(&body.insns, &layout, &told, &address);
+        let references = references.map_err(Error::Request)?;
         let action = Action::Move {
             edits: vec![Edit::Refer { references }],
             values: Box::new(Values {
@@ -311,8 +304,13 @@ fn arrange(
     let needs = |p: &(u64, u64)| vectors.iter().any(|a| (p.0..p.1).contains(a));
     let usual = |p: &(u64, u64)| alignment(p.0, p.1 - p.0);
     let least = |p: &(u64, u64)| if needs(p) { usual(p) } else { usual(p).min(8) };
-    let placed = place(&wanted, &rest, (low, high), usual);
-    let Some(placed) = placed.or_else(|| place(&wanted, &rest, (low, high), least)) else {
+    let mut dense = rest.clone();
+    dense.sort_by_key(|p| std::cmp::Reverse(least(p)));
+    let all = (low, high);
+    let placed = place(&wanted, &rest, all, usual)
+        .or_else(|| place(&wanted, &rest, all, least))
+        .or_else(|| place(&wanted, &dense, all, least));
+    let Some(placed) = placed else {
         return Err(Error::Request(format!(
             "the frame of {function} has no room for that order: its variables have to be aligned"
         )));
