@@ -87,10 +87,9 @@ const CHUNK: u64 = 1 << 20;
 
 /// The alignment that code may count on.
 fn alignment(begin: u64, size: u64) -> u64 {
-    let natural = match size {
-        0 => 1,
-        n => n.next_power_of_two().min(MOST_ALIGNED),
-    };
+    // Nothing larger fits into it.
+    let natural = size.checked_ilog2().map_or(1, |n| 1 << n);
+    let natural = MOST_ALIGNED.min(natural);
     natural.min(1 << begin.trailing_zeros().min(32))
 }
 

@@ -1,7 +1,7 @@
 //! Edits: the output is that of a program in which the same was changed in the source.
 
 use crate::scene::{Output, Program};
-use guest::{Edit, Halt, Place, StopAt, Until};
+use guest::{Edit, Halt, Operand, Place, Reference, StopAt, Until};
 
 /// Ten rounds that each print a line; `$1` and `$2` are what the edits change.
 const TEXT: &str = "
@@ -310,4 +310,81 @@ fn an_edit_taken_back() {
     let halt = replay.run(&Until::end()).expect("the replay runs");
     assert_eq!(halt, Halt::Ended(recorded.end));
     assert_eq!(*output.borrow(), recorded.stdout);
+}
+
+#[test]
+fn an_instruction_that_refers_elsewhere() {
+    let plain = program(PLAIN);
+    let room = {
+        let recorded = plain.record();
+        let mut replay = recorded.replay_to(&Output::default());
+        let near = replay.room_near(plain.at("place"), 4096);
+        near.expect("a look at what is mapped").expect("room")
+    };
+    // `inc` counts in other memory: as if the count were taken back.
+    let edits = |p: &Program| {
+        let by = room.wrapping_sub(p.at("total")) as i64;
+        let reference = Reference {
+            pc: p.at("place") - 6,
+            operand: Operand::Memory,
+            by,
+        };
+        let refer = Edit::Refer {
+            references: vec![reference],
+        };
+        vec![
+            Edit::Map {
+                addr: room,
+                len: 4096,
+            },
+            refer,
+        ]
+    };
+    check(
+        edits,
+        [
+            &format!("dec dword ptr [rip + total]\n{}", PLAIN[0]),
+            PLAIN[1],
+        ],
+    );
+    // There and back.
+    let recorded = plain.record();
+    let output = Output::default();
+    let mut replay = recorded.replay_to(&output);
+    for e in edits(&plain) {
+        replay.edit(e).expect("an edit");
+    }
+    let refer = replay.edits().last().expect("two edits").0;
+    replay.run(&Until::step(30)).expect("the replay runs");
+    let mut counted = [0; 4];
+    assert_eq!(replay.read(room, &mut counted), 4);
+    assert!(u32::from_le_bytes(counted) > 0);
+    let base = replay.checkpoint().expect("a checkpoint");
+    replay.remove_edit(refer).expect("taking it back");
+    let step = replay.step().expect("a step") + 40;
+    replay.run(&Until::step(step)).expect("the replay runs");
+    let mut after = [0; 4];
+    replay.read(room, &mut after);
+    assert_eq!(after, counted, "nothing leads there any more");
+    replay.restore(base).expect("going back");
+    replay.run(&Until::step(step)).expect("the replay runs");
+    replay.read(room, &mut after);
+    assert!(u32::from_le_bytes(after) > u32::from_le_bytes(counted));
+    // What there is no instruction for is refused, and so is memory that is there.
+    let refer = |pc, operand, by| Edit::Refer {
+        references: vec![Reference { pc, operand, by }],
+    };
+    let (place, inc) = (plain.at("place"), plain.at("place") - 6);
+    for edit in [
+        refer(place, Operand::Memory, 8),
+        refer(inc, Operand::Memory, 1 << 40),
+        refer(inc, Operand::Immediate, 8),
+        refer(0x10, Operand::Memory, 8),
+        Edit::Map {
+            addr: plain.at("total") & !0xfff,
+            len: 4096,
+        },
+    ] {
+        assert!(replay.edit(edit.clone()).is_err(), "{edit:?}");
+    }
 }

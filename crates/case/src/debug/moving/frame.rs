@@ -93,24 +93,7 @@ impl Session {
         function: &str,
         here: u64,
     ) -> Result<(), Error> {
-        let named = self.program()?.addresses_of_function(function);
-        let mut entries: Vec<u64> = named.iter().map(|f| f.entry).collect();
-        entries.sort_unstable();
-        entries.dedup();
-        let entry = match entries[..] {
-            [one] => one,
-            [] => {
-                return Err(Error::NoSuchPlace(format!(
-                    "there is no function `{function}`"
-                )));
-            }
-            _ => {
-                return Err(Error::Request(format!(
-                    "there are {} functions `{function}`",
-                    entries.len()
-                )));
-            }
-        };
+        let entry = self.function(function)?;
         self.is_not_running(function, entry)?;
         let body = self.body(function, entry)?;
         let locals = self.locals_of(&body);
@@ -145,6 +128,38 @@ impl Session {
             .collect();
         let what = What::Move(request.clone(), places.join(", "));
         self.change(here, what, action)
+    }
+
+    /// Where a function begins. One of which the compiler has made variants may have none of its own.
+    fn function(&mut self, name: &str) -> Result<u64, Error> {
+        let program = self.program()?;
+        let mut list: Vec<(String, u64)> = program
+            .addresses_of_function(name)
+            .into_iter()
+            .map(|f| (f.name, f.entry))
+            .collect();
+        if list.is_empty() {
+            let is_variant = |n: &str| match n.strip_prefix(name) {
+                Some(rest) => rest.is_empty() || rest.starts_with('.') && !rest.contains(".cold"),
+                None => false,
+            };
+            let named = program.functions_named(is_variant);
+            list.extend(named.into_iter().map(|f| (f.name, f.entry)));
+        }
+        list.sort_by_key(|f| f.1);
+        list.dedup_by_key(|f| f.1);
+        match &list[..] {
+            [(_, entry)] => Ok(*entry),
+            [] => Err(Error::NoSuchPlace(format!("there is no function `{name}`"))),
+            several => {
+                let names: Vec<&str> = several.iter().map(|f| f.0.as_str()).collect();
+                Err(Error::Request(format!(
+                    "there are {} functions `{name}`: {}",
+                    several.len(),
+                    names.join(", ")
+                )))
+            }
+        }
     }
 
     /// A frame that is there already has the old order.
