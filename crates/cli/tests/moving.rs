@@ -15,6 +15,37 @@ const WAYS: [&[&str]; 6] = [
     &["-O3", "-static-pie", "-fstack-protector-all"],
 ];
 
+/// With each of the moves, the program does what it does without.
+fn unmoved(guest: &str, globals: &[&str], function: &str, locals: &[&str]) {
+    for flags in WAYS {
+        let p = Place::new();
+        let program = p.guest(guest, flags);
+        let plain = p.run(&program, &[]).exits(0).out.clone();
+        for names in globals {
+            let r = p.say(&["replay", "--move", names]);
+            assert_eq!(r.out, plain, "{flags:?}: {names}: {}", r.err);
+            r.exits(0).says("its output is the same");
+        }
+        let mut moved = 0;
+        for names in locals {
+            let r = p.say(&["replay", "--move", &format!("{function}:{names}")]);
+            // What is in no memory of its own cannot be moved, and one order is the one that it has.
+            let said = [
+                "that is the order",
+                "with a place of its own",
+                "has no room",
+            ];
+            if r.status == Some(2) && said.iter().any(|s| r.err.contains(s)) {
+                continue;
+            }
+            assert_eq!(r.out, plain, "{flags:?}: {names}: {}", r.err);
+            r.exits(0).says("its output is the same");
+            moved += 1;
+        }
+        assert!(moved > 0, "{flags:?}");
+    }
+}
+
 #[test]
 fn a_correct_program_does_the_same() {
     let globals = [
@@ -40,33 +71,21 @@ fn a_correct_program_does_the_same() {
         "small,numbers",
         "numbers,small",
     ];
-    for flags in WAYS {
-        let p = Place::new();
-        let program = p.guest("debug/places.c", flags);
-        let plain = p.run(&program, &[]).exits(0).out.clone();
-        for names in globals {
-            let r = p.say(&["replay", "--move", names]);
-            assert_eq!(r.out, plain, "{flags:?}: {names}: {}", r.err);
-            r.exits(0).says("its output is the same");
-        }
-        let mut moved = 0;
-        for names in locals {
-            let r = p.say(&["replay", "--move", &format!("locals:{names}")]);
-            // What is in no memory of its own cannot be moved, and one order is the one that it has.
-            let said = [
-                "that is the order",
-                "with a place of its own",
-                "has no room",
-            ];
-            if r.status == Some(2) && said.iter().any(|s| r.err.contains(s)) {
-                continue;
-            }
-            assert_eq!(r.out, plain, "{flags:?}: {names}: {}", r.err);
-            r.exits(0).says("its output is the same");
-            moved += 1;
-        }
-        assert!(moved > 0, "{flags:?}");
-    }
+    unmoved("debug/places.c", &globals, "locals", &locals);
+}
+
+#[test]
+fn so_does_one_in_cxx() {
+    let globals = [
+        "shop::stock",
+        "shop::sold",
+        "shop::Item::count",
+        "numbers",
+        "greeting",
+        "greeting,shop::stock,numbers",
+    ];
+    let locals = ["text", "values", "s", "text,s", "s,text"];
+    unmoved("debug/moved_objects.cpp", &globals, "work", &locals);
 }
 
 #[test]

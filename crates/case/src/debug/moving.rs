@@ -252,7 +252,17 @@ impl Session {
             writes.push((p.to, bytes));
         }
         let mappings = self.replay.mappings().map_err(|e| self.wrong(e))?;
-        for m in mappings {
+        // Only the program itself has pointers to the end of a variable: the loader knows where a file ends.
+        let file = layout
+            .pieces
+            .first()
+            .and_then(|p| self.program.range_around(p.begin));
+        let stack = mappings
+            .iter()
+            .find(|m| (m.start..m.end).contains(&self.replay.regs().rsp));
+        let stack = stack.map(|m| (self.replay.regs().rsp, m.end));
+        let ends: Vec<(u64, u64)> = file.into_iter().chain(stack).collect();
+        for m in &mappings {
             let tables = m.object.1 != 0 && m.protection.read && !m.protection.execute;
             if !m.protection.write && !tables {
                 continue;
@@ -263,7 +273,11 @@ impl Session {
                 let n = self.replay.read(at, &mut bytes);
                 for (i, word) in bytes[..n].as_chunks::<8>().0.iter().enumerate() {
                     let place = at + 8 * i as u64;
-                    if let Some(to) = layout.follow(u64::from_le_bytes(*word), Use::Pointer)
+                    let done = match ends.iter().any(|(a, b)| (*a..*b).contains(&place)) {
+                        true => Use::Pointer,
+                        false => Use::Access(1),
+                    };
+                    if let Some(to) = layout.follow(u64::from_le_bytes(*word), done)
                         && layout.containing(place).is_none()
                     {
                         writes.push((place, to.to_le_bytes().to_vec()));
@@ -309,8 +323,9 @@ fn find_global<'a>(
         let rest = raw.strip_prefix(name).and_then(|r| r.strip_prefix('.'));
         rest.is_some_and(|n| n.bytes().all(|b| b.is_ascii_digit()))
     };
-    let named =
-        |e: &&Extent| e.name == name || numbered(&e.name) || image::demangle(&e.name) == name;
+    let named = |e: &&Extent| {
+        e.name == name || numbered(&e.name) || plain(&image::demangle(&e.name)) == name
+    };
     let mut list: Vec<&Extent> = objects.iter().filter(named).collect();
     list.dedup_by_key(|e| e.begin);
     let is_own = |e: &&Extent| own.is_some_and(|(a, b)| (a..b).contains(&e.begin));
@@ -320,8 +335,8 @@ fn find_global<'a>(
     match list[..] {
         [one] => Ok(one),
         [] => Err(Error::NoSuchPlace(format!(
-            "there is no global variable `{name}` in the files that have debug information; a local one is written \
-             FUNCTION:{name}"
+            "there is no global variable `{name}` in the files that have debug information, or it is each thread's \
+             own; a local one is written FUNCTION:{name}"
         ))),
         _ => {
             let places: Vec<String> = list.iter().map(|e| format!("{:#x}", e.begin)).collect();
@@ -332,4 +347,9 @@ fn find_global<'a>(
             )))
         }
     }
+}
+
+/// A C++ name without the tag that tells its version of the library.
+fn plain(name: &str) -> &str {
+    name.split("[abi:").next().unwrap_or(name)
 }

@@ -70,8 +70,9 @@ impl Body {
     fn address(&self, i: &Instruction) -> Option<u64> {
         let anchor = self.anchors.get(&i.ip())?;
         if references::copies_stack_pointer(i) {
-            // `mov rbp, rsp` sets up the frame.
-            let sets_up = i.op0_register() == Register::RBP;
+            // `mov rbp, rsp` sets up the frame, or rbp is a register like others.
+            let next = self.anchors.get(&i.next_ip());
+            let sets_up = next.is_some_and(|n| n.register == Register::RBP);
             return (anchor.register == Register::RSP && !sets_up).then(|| anchor.place(0));
         }
         let memory = (0..i.op_count()).any(|n| i.op_kind(n) == OpKind::Memory);
@@ -145,6 +146,10 @@ impl Session {
             };
             let named = program.functions_named(is_variant);
             list.extend(named.into_iter().map(|f| (f.name, f.entry)));
+        }
+        // A part that is rarely executed has a name of its own.
+        for f in &mut list {
+            f.1 = program.function_at(f.1).map_or(f.1, |of| of.entry);
         }
         list.sort_by_key(|f| f.1);
         list.dedup_by_key(|f| f.1);
