@@ -174,10 +174,18 @@ impl Engine {
     /// Has the tape tell the arguments of calls that arrive at these addresses, and the result of
     /// every function, from here on.
     pub(crate) fn probe(&mut self, entries: FxHashSet<u64>) {
-        if self.tape.probes.as_ref() != Some(&entries) {
-            self.tape.probes = Some(entries);
-            self.tape.blocks.clear();
-            self.cache.clear();
+        match self.tape.probes.replace(entries) {
+            // Functions are found one after the other. What they have to do with is made anew, and not all of it.
+            Some(old) => {
+                let new = self.tape.probes.as_ref().expect("just put there");
+                for &pc in old.symmetric_difference(new) {
+                    self.cache.retire(pc, pc + 1);
+                }
+            }
+            None => {
+                self.tape.blocks.clear();
+                self.cache.clear();
+            }
         }
     }
 
