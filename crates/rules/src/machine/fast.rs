@@ -157,9 +157,10 @@ impl Fast {
     /// Brings the registers to what they are before an instruction.
     #[cold]
     pub(super) fn settle(&self, insn: u8, units: &mut [Cell; ROOM]) {
-        let before = *units;
-        for (_, to, value) in self.log.iter().take_while(|(i, ..)| *i < insn) {
-            units[*to as usize] = before[*value as usize];
+        let log = self.log.iter().take_while(|(i, ..)| *i < insn);
+        let values: Vec<Cell> = log.clone().map(|(.., v)| units[*v as usize]).collect();
+        for ((_, to, _), value) in log.zip(values) {
+            units[*to as usize] = value;
         }
     }
 }
