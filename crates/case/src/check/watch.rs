@@ -20,7 +20,7 @@ use crate::moment;
 use crate::replay::Audience;
 
 /// Steps between two looks at whether to go on.
-const STRIDE: u64 = 20_000_000;
+const STRIDE: u64 = 50_000_000;
 /// System calls after which other modules may be there: mmap, mprotect, munmap, execve.
 const LOADING: [u64; 4] = [9, 10, 11, 59];
 /// The call that comes behind the last of them, before code of a new module runs.

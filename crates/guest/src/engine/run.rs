@@ -4,7 +4,7 @@ use super::tape::Cursor;
 use super::*;
 
 /// Times that the budget is filled up in a row, while nobody looks whether the run is to be ended.
-const MOST_REFILLS: u32 = 16;
+const MOST_REFILLS: u32 = 64;
 
 impl Engine {
     /// Runs from the present boundary. With a goal, stops exactly there at the latest.
