@@ -285,12 +285,17 @@ impl Descriptors {
         None
     }
 
-    /// The call can be followed any time before the next one that cannot: it neither shows output nor changes which
-    /// descriptors there are, nor is anything read for it.
+    /// The call can be followed any time before the next one that cannot: it neither shows output nor makes another
+    /// descriptor, nor is anything read for it.
     pub(crate) fn can_wait(&self, call: &Call) -> bool {
         match call.nr as i64 {
             libc::SYS_write | libc::SYS_pwrite64 => self.output(call.args[0]).is_none(),
             libc::SYS_writev | libc::SYS_pwritev | libc::SYS_pwritev2 => false,
+            // What is closed is not written to, until it is something else.
+            libc::SYS_close => true,
+            libc::SYS_fcntl => {
+                ![libc::F_DUPFD, libc::F_DUPFD_CLOEXEC].contains(&(call.args[1] as i32))
+            }
             nr => !changes_descriptors(nr),
         }
     }

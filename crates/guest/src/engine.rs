@@ -493,20 +493,22 @@ impl Engine {
             .map_err(|_| Error::Lost)
     }
 
-    /// Looks how much of each lane's share was used, for the next time.
-    fn note_use(&mut self) -> Result<(), Error> {
+    /// Looks how much of each lane's share was used, for the next time. The count.
+    fn note_use(&mut self) -> Result<u64, Error> {
         let mut b = [0; COUNTERS];
         self.memory
             .read_exact(self.page + u64::from(slot::COUNT), &mut b)
             .map_err(|_| Error::Lost)?;
+        let word = |b: &[u8]| i64::from_le_bytes(b.try_into().expect("eight bytes"));
         for ((used, lane), share) in self.used.iter_mut().zip(b.chunks_exact(8)).zip(self.shares) {
-            let lane = i64::from_le_bytes(lane.try_into().expect("eight bytes"));
+            let lane = word(lane);
             // One that ran out is at zero, or a superblock beyond. One that got more corrections than counts is
             // below where it began.
             let left = lane.min(0).unsigned_abs();
             *used = 1 + share.saturating_sub(left);
         }
-        Ok(())
+        let all = b.chunks_exact(8);
+        Ok(all.fold(0, |sum, b| sum.wrapping_add(word(b) as u64)))
     }
 
     pub(crate) fn reset_step(&mut self, step: u64) -> Result<(), Error> {

@@ -12,8 +12,8 @@
 //! base + 0x110_0000  second table, hashed, complete
 //! base + 0x160_0000  what the system-call stub may do by itself, one word a call
 //! base + 0x170_0000  ring of system-call results
-//! base + 0x1f0_0000  the tape: two halves
-//! base + 0x9f0_0000  first code region
+//! base + 0x1f0_0000  the tape
+//! base + 0x5f0_0000  first code region
 //! ```
 
 /// Candidates for `base`; the first that is free in the new image is taken.

@@ -87,7 +87,9 @@ impl Stops {
             return Err(Error::Request("executions are counted from 1".into()));
         }
         if let Some(a) = self.at.get_mut(&pc) {
-            settle(a, engine)?;
+            if !a.is_idle() {
+                settle(a, engine)?;
+            }
             a.wanted.push((nth, purpose));
             return load(a, pc, engine);
         }

@@ -1,7 +1,7 @@
 //! Ways as machine code.
 //!
 //! While it runs: rbx is [`Registers`](crate::Registers), rbp the record, r12 the first cell, r15 what an address
-//! keeps to be that of a cell, r13 and r14 the guest's rsp and rbp. r8 to r11 are the cells of anchors, and those that
+//! keeps to be that of a cell, r13 and r14 the guest's rsp and rbp, rdi the instructions executed. r8 to r11 are the cells of anchors, and those that
 //! are not hold units. Everything else comes and goes within an operation, and an operation that calls Rust code keeps nothing else over the call.
 //!
 //! What happens seldom is put behind the rest of the way (`Late`): it either goes on or stops the code.
@@ -49,6 +49,7 @@ pub(crate) fn fixed(ip: u64) -> Fixed {
     };
     let leave = put(&mut |a| {
         a.mov(field(at::RECORD), rbp);
+        a.mov(field(at::STEPS), rdi);
         a.mov(field(at::RSP), r13);
         a.mov(field(at::RBP), r14);
         a.add(rsp, 8);
@@ -64,7 +65,7 @@ pub(crate) fn fixed(ip: u64) -> Fixed {
         })
     };
     let (end, before) = (out(END), out(BEFORE));
-    let enter = put(&mut |a| {
+    let come_in = |a: &mut Emit| {
         for register in saved {
             a.push(register);
         }
@@ -73,21 +74,16 @@ pub(crate) fn fixed(ip: u64) -> Fixed {
         a.mov(rbp, rsi);
         a.mov(r12, rdx);
         a.mov(r15, rcx);
+        a.mov(rdi, field(at::STEPS));
         a.mov(r13, field(at::RSP));
         a.mov(r14, field(at::RBP));
+    };
+    let enter = put(&mut |a| {
+        come_in(a);
         dispatch(a, end, before)
     });
     let go_on = put(&mut |a| {
-        for register in saved {
-            a.push(register);
-        }
-        a.sub(rsp, 8);
-        a.mov(rbx, rdi);
-        a.mov(rbp, rsi);
-        a.mov(r12, rdx);
-        a.mov(r15, rcx);
-        a.mov(r13, field(at::RSP));
-        a.mov(r14, field(at::RBP));
+        come_in(a);
         for (n, anchor) in ANCHORS.into_iter().enumerate() {
             a.mov(anchor, field(at::KEPT + 8 * n));
         }
@@ -124,27 +120,30 @@ fn unit(n: u16) -> Operand {
     field(usize::from(n) * 8)
 }
 
-/// Calls Rust code. It may lose the anchors.
-fn call(a: &mut Emit, routine: usize) {
+/// Calls Rust code, with what `arguments` puts into registers. It may lose the anchors.
+fn call(a: &mut Emit, routine: usize, arguments: impl FnOnce(&mut Emit)) {
     for register in ANCHORS {
         a.push(register);
     }
+    a.mov(field(at::STEPS), rdi);
+    arguments(a);
     a.call_through(rbx + routine);
+    a.mov(rdi, field(at::STEPS));
     for register in ANCHORS.iter().rev() {
         a.pop(*register);
     }
 }
 
-/// The code of a way.
-pub(crate) fn open(way: &Way, shape: u32, ip: u64, exits: &Exits) -> Option<Vec<u8>> {
+/// The code of a way: it begins where it is entered while nothing is unwritten in any register. Also said is where it
+/// is entered otherwise.
+pub(crate) fn open(way: &Way, shape: u32, ip: u64, exits: &Exits) -> Option<(Vec<u8>, u64)> {
     let mut m = Maker::new(way, ip, exits);
-    if way.reads | way.cleans != 0 {
-        let back = m.a.label();
-        let late = m.late(Late::Tainted { back });
-        m.a.cmp(field(at::TAINTED), 0);
-        m.a.jne(late);
-        m.a.set(back);
-    }
+    let back = m.a.label();
+    m.a.set(back);
+    let tainted = match way.reads | way.cleans {
+        0 => back,
+        _ => m.late(Late::Tainted { back }),
+    };
     m.anchors = anchors::of(way);
     if !m.anchors.is_empty() {
         let plain = m.a.label();
@@ -157,7 +156,9 @@ pub(crate) fn open(way: &Way, shape: u32, ip: u64, exits: &Exits) -> Option<Vec<
         m.a.set(plain);
     }
     m.body(shape);
-    m.finish()
+    m.lay_late();
+    let entry = m.a.place(tainted)?;
+    Some((m.a.finish()?, entry))
 }
 
 /// The code of a way that is not looked into.
@@ -172,7 +173,8 @@ pub(crate) fn closed(way: &Way, shape: u32, ip: u64, exits: &Exits) -> Option<Ve
         m.a.mov(field(at::INNER), rax);
     }
     m.next(shape);
-    m.finish()
+    m.lay_late();
+    m.a.finish()
 }
 
 struct Maker<'a> {
@@ -261,18 +263,16 @@ impl<'a> Maker<'a> {
             (None, None) => {}
         }
         self.a.mov(dword(rbx + at::LAST), shape);
-        let executed = i32::from(self.way.executed);
-        self.a.add(field(at::STEPS), executed);
+        self.a.add(rdi, i32::from(self.way.executed));
         self.a.add(rbp, self.way.record_len() as i32);
         dispatch(&mut self.a, self.exits.end, self.exits.before)
     }
 
-    fn finish(mut self) -> Option<Vec<u8>> {
+    fn lay_late(&mut self) {
         for (label, late) in std::mem::take(&mut self.late) {
             self.a.set(label);
             self.late_code(late);
         }
-        self.a.finish()
     }
 
     /// Does something for each half of a mask that has bits.
@@ -310,8 +310,22 @@ impl<'a> Maker<'a> {
     }
 
     fn quick(&mut self, to: R64, q: Quick) {
-        self.row(to, q.at);
-        self.add(to, q.offset)
+        match (self.in_register(q.at), i32::try_from(q.offset)) {
+            (Some(from), Ok(offset)) if offset != 0 => self.a.lea(to, from + offset),
+            _ => {
+                self.row(to, q.at);
+                self.add(to, q.offset)
+            }
+        }
+    }
+
+    /// The register that something in the row is in.
+    fn in_register(&self, place: u8) -> Option<R64> {
+        match place {
+            1 => Some(r13),
+            2 => Some(r14),
+            _ => None,
+        }
     }
 
     /// What is known of a unit.
@@ -327,15 +341,29 @@ impl<'a> Maker<'a> {
 
     /// The address of an operation, to rcx.
     fn address(&mut self, op: &Op) {
-        self.pointer_of(op.base, op.index, op.scale);
-        self.add(rcx, op.offset)
+        self.sum(op.base, op.index, op.scale, op.offset)
     }
 
-    fn pointer_of(&mut self, base: u8, index: u8, scale: u8) {
-        self.row(rcx, base);
-        if index != 0 {
-            self.row(rax, index);
-            self.a.lea(rcx, rcx + rax * u32::from(scale));
+    /// An address of these parts, to rcx.
+    fn sum(&mut self, base: u8, index: u8, scale: u8, offset: i64) {
+        if index == 0 {
+            return self.quick(rcx, Quick { at: base, offset });
+        }
+        let from = match self.in_register(base) {
+            Some(register) => register,
+            None => {
+                self.row(rcx, base);
+                rcx
+            }
+        };
+        self.row(rax, index);
+        let sum = from + rax * u32::from(scale);
+        match i32::try_from(offset) {
+            Ok(offset) => self.a.lea(rcx, sum + offset as u32),
+            Err(_) => {
+                self.a.lea(rcx, sum);
+                self.add(rcx, offset)
+            }
         }
     }
 
@@ -390,8 +418,7 @@ impl<'a> Maker<'a> {
     /// The cells of an anchor. Elsewhere if they are not in cells.
     fn anchor(&mut self, n: usize, plain: Label) {
         let anchor = self.anchors[n];
-        self.pointer_of(anchor.base, anchor.index, anchor.scale);
-        self.add(rcx, anchor.first);
+        self.sum(anchor.base, anchor.index, anchor.scale, anchor.first);
         self.a.test(cl, 7);
         self.a.jne(plain);
         // Behind the last cell there is room for all that are found together.

@@ -250,6 +250,12 @@ impl Emit {
         self.labels[label.0 as usize] = Some(self.bytes.len() as u32);
     }
 
+    /// Where a label is, once that is known.
+    pub(crate) fn place(&self, label: Label) -> Option<u64> {
+        let at = self.labels[label.0 as usize]?;
+        Some(self.start + u64::from(at))
+    }
+
     /// All of it, with the labels filled in. None if something is out of reach.
     pub(crate) fn finish(mut self) -> Option<Vec<u8>> {
         for (at, size, label) in &self.open {

@@ -47,6 +47,8 @@ pub struct Registers {
     record: *const u8,
     end: *const u8,
     table: *const u64,
+    /// The table to go by while nothing is unwritten in any register.
+    clean: *const u64,
     bounds: *const Bounds,
     blocks: u64,
     memory: *mut Shadow,
@@ -94,6 +96,7 @@ impl Default for Registers {
             record: std::ptr::null(),
             end: std::ptr::null(),
             table: std::ptr::null(),
+            clean: std::ptr::null(),
             bounds: std::ptr::null(),
             blocks: 0,
             memory: std::ptr::null_mut(),
@@ -131,6 +134,7 @@ pub(crate) mod at {
     pub(crate) const RECORD: usize = offset_of!(Registers, record);
     pub(crate) const END: usize = offset_of!(Registers, end);
     pub(crate) const TABLE: usize = offset_of!(Registers, table);
+    pub(crate) const CLEAN: usize = offset_of!(Registers, clean);
     pub(crate) const BOUNDS: usize = offset_of!(Registers, bounds);
     pub(crate) const BLOCKS: usize = offset_of!(Registers, blocks);
     pub(crate) const VARIABLES: usize = offset_of!(Registers, variables);
@@ -198,8 +202,10 @@ pub trait Keeper {
 pub struct Code {
     region: Region,
     exits: Exits,
-    /// The code of each shape: to follow what is known, and to follow only where the stack is.
+    /// The code of each shape: to follow what is known, the same while nothing is unwritten in any register, and to
+    /// follow only where the stack is.
     open: Vec<u64>,
+    clean: Vec<u64>,
     closed: Vec<u64>,
     /// Variables that it knows by number.
     variables: usize,
@@ -216,6 +222,7 @@ impl Code {
             region,
             exits,
             open: Vec::new(),
+            clean: Vec::new(),
             closed: Vec::new(),
             variables: 0,
         })
@@ -224,6 +231,7 @@ impl Code {
     /// Another shape, of which no way is known.
     pub fn add_shape(&mut self) {
         self.open.push(self.exits.before);
+        self.clean.push(self.exits.before);
         self.closed.push(self.exits.before);
     }
 
@@ -233,24 +241,32 @@ impl Code {
             return;
         }
         if way.usable
-            && let Some(at) = self.put(|ip, exits| assemble::open(way, shape, ip, exits))
+            && let Some((at, entry)) = self.put(|ip, exits| assemble::open(way, shape, ip, exits))
         {
-            self.open[shape as usize] = at;
+            self.clean[shape as usize] = at;
+            self.open[shape as usize] = entry;
             for op in way.ops.iter().filter(|o| o.kind == Kind::Variable) {
                 self.variables = self.variables.max(op.checked as usize + 1);
             }
         }
         if way.handed.is_none()
-            && let Some(at) = self.put(|ip, exits| assemble::closed(way, shape, ip, exits))
+            && let Some((at, ())) = self.put(|ip, exits| {
+                let code = assemble::closed(way, shape, ip, exits)?;
+                Some((code, ()))
+            })
         {
             self.closed[shape as usize] = at;
         }
     }
 
-    fn put(&mut self, make: impl FnOnce(u64, &Exits) -> Option<Vec<u8>>) -> Option<u64> {
+    /// Where the code is that was made, and what was said about it.
+    fn put<T>(
+        &mut self,
+        make: impl FnOnce(u64, &Exits) -> Option<(Vec<u8>, T)>,
+    ) -> Option<(u64, T)> {
         let at = self.region.next();
-        let code = make(at, &self.exits)?;
-        self.region.add(&code).then_some(at)
+        let (code, about) = make(at, &self.exits)?;
+        self.region.add(&code).then_some((at, about))
     }
 
     /// Goes through records from `at` to `end`. `closed`: only where the stack is is followed.
@@ -268,7 +284,12 @@ impl Code {
         at: usize,
         end: usize,
     ) -> Stopped {
-        let table = if closed { &self.closed } else { &self.open };
+        let table = match closed {
+            true => &self.closed,
+            false if registers.tainted == 0 => &self.clean,
+            false => &self.open,
+        };
+        registers.clean = self.clean.as_ptr();
         registers.shapes = table.len() as u32;
         registers.table = table.as_ptr();
         registers.steps = 0;

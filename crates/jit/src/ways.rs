@@ -173,6 +173,11 @@ impl Kind {
         )
     }
 
+    /// The way may be left where this is.
+    pub fn may_stop(self) -> bool {
+        self.is_checked() || matches!(self, Kind::Load | Kind::Test)
+    }
+
     /// It begins with a check.
     pub(crate) fn is_checked(self) -> bool {
         matches!(

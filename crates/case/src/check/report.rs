@@ -165,13 +165,14 @@ fn fault(
     culprits: &[BlockId],
     request: &CheckRequest,
 ) -> Result<Fault, Error> {
+    // First, since the guest often stands there.
+    let at = site(w, s.step)?;
     let block = block_of(w, s, rule);
     let (leaks, further_leaks) = leaks(w, culprits)?;
     let block_report = match block {
         Some(id) if leaks.is_empty() => Some(describe(w, id, address(s), s.step)?),
         _ => None,
     };
-    let at = site(w, s.step)?;
     let mut chains = Vec::new();
     if !request.no_chains {
         let starts = starts(w, rule, s);

@@ -20,9 +20,15 @@ use crate::moment;
 use crate::replay::Audience;
 
 /// Steps between two looks at whether to go on.
-const STRIDE: u64 = 20_000_000;
-/// System calls around which modules appear: close, mmap, mprotect, munmap, execve.
-const LOADING: [u64; 5] = [3, 9, 10, 11, 59];
+const STRIDE: u64 = 50_000_000;
+/// System calls after which other modules may be there: mmap, mprotect, munmap, execve.
+const LOADING: [u64; 4] = [9, 10, 11, 59];
+/// The call that comes behind the last of them, before code of a new module runs.
+const CLOSE: u64 = 3;
+/// A function with more returns is left from most of them seldom.
+const MOST_RETURNS: usize = 16;
+/// Bytes of a function in which returns are looked for.
+const MOST_CODE: u64 = 1 << 16;
 
 /// Executable mappings: where, and of which file.
 type Modules = Vec<(u64, PathBuf)>;
@@ -62,9 +68,14 @@ struct Loader {
     chosen: Vec<u64>,
     /// Functions that were chosen.
     resolved: Vec<(u64, u16)>,
+    /// Where the program may be about to end: functions that end it, and the returns of `main`.
+    ends: Vec<u64>,
+    ended: bool,
     /// The executable mappings as they were last looked at.
     modules: Modules,
     stale: bool,
+    /// A call that may change them is about to be made.
+    loading: bool,
 }
 
 impl Watched {
@@ -124,22 +135,21 @@ impl Watched {
             choosers: Vec::new(),
             chosen: Vec::new(),
             resolved: Vec::new(),
+            ends: Vec::new(),
+            ended: false,
             modules: Vec::new(),
             stale: true,
+            loading: true,
         };
         replay.tape(Box::new(machine)).map_err(wrong)?;
         let of = meta.figures.as_ref().map(|f| f.steps);
         let end = loop {
             loader.refresh(&mut replay).map_err(wrong)?;
             let step = replay.step().map_err(wrong)?;
-            let stops = loader
-                .choosers
-                .iter()
-                .map(|(pc, _)| StopAt { pc: *pc, nth: 1 });
             let until = Until {
                 step: Some(step + STRIDE),
-                stops: stops.collect(),
-                syscalls: Syscalls::Numbers(LOADING.to_vec()),
+                stops: loader.stops(),
+                syscalls: Syscalls::Numbers(loader.calls()),
                 watches: Vec::new(),
                 ..Until::default()
             };
@@ -150,8 +160,11 @@ impl Watched {
                 }
                 // The machine has seen enough.
                 Halt::Interrupted => break None,
-                Halt::Stop(n) => loader.choose(n, &mut replay).map_err(wrong)?,
-                Halt::Syscall { .. } => loader.stale = true,
+                Halt::Stop(n) => loader.stopped(n, &mut replay).map_err(wrong)?,
+                Halt::Syscall { nr } => {
+                    loader.stale = true;
+                    loader.loading = nr != CLOSE;
+                }
                 _ => audience.progress(replay.step().map_err(wrong)?, of),
             }
         };
@@ -238,6 +251,21 @@ fn fatal(replay: &Replay, machine: &mut Machine) {
     }
 }
 
+/// The instructions by which a function returns.
+fn returns(program: &Program, replay: &Replay, entry: u64) -> Vec<u64> {
+    let Some(function) = program.function_at(entry) else {
+        return Vec::new();
+    };
+    let size = function.high.saturating_sub(entry).min(MOST_CODE);
+    let mut code = vec![0; size as usize];
+    let n = replay.read(entry, &mut code);
+    let decoder = iced_x86::Decoder::with_ip(64, &code[..n], entry, 0);
+    let found = decoder
+        .into_iter()
+        .filter(|i| i.flow_control() == iced_x86::FlowControl::Return);
+    found.take(MOST_RETURNS).map(|i| i.ip()).collect()
+}
+
 fn stack_of(replay: &mut Replay) -> Result<Option<(u64, u64)>, guest::Error> {
     const LARGEST: u64 = 8 << 20;
     let rsp = replay.regs().rsp;
@@ -248,6 +276,19 @@ fn stack_of(replay: &mut Replay) -> Result<Option<(u64, u64)>, guest::Error> {
 }
 
 impl Loader {
+    fn stops(&self) -> Vec<StopAt> {
+        let choosers = self.choosers.iter().map(|(pc, _)| *pc);
+        let ends = self.ends.iter().copied();
+        let all = choosers.chain(ends);
+        all.map(|pc| StopAt { pc, nth: 1 }).collect()
+    }
+
+    /// System calls at which the mappings are looked at. A program may close files all the time.
+    fn calls(&self) -> Vec<u64> {
+        let close = self.loading.then_some(CLOSE);
+        LOADING.into_iter().chain(close).collect()
+    }
+
     fn refresh(&mut self, replay: &mut Replay) -> Result<(), guest::Error> {
         if !std::mem::take(&mut self.stale) {
             return Ok(());
@@ -279,9 +320,17 @@ impl Loader {
             .expect("nobody panics while holding it");
         codebase.entries.clear();
         self.choosers.clear();
+        self.ends.clear();
         let mut entries = Vec::new();
         for f in found {
             let role = self.wanted.get(&f.name).cloned().unwrap_or(Role::Noted);
+            if !self.ended {
+                match role {
+                    Role::Ends => self.ends.push(f.entry),
+                    _ if f.name == "main" => self.ends.extend(returns(&program, replay, f.entry)),
+                    _ => {}
+                }
+            }
             let function = Function { name: f.name, role };
             let n = match codebase
                 .functions
@@ -330,6 +379,17 @@ impl Loader {
         drop(codebase);
         replay.probe(probes);
         Ok(())
+    }
+
+    /// The guest stands at one of the stops.
+    fn stopped(&mut self, n: usize, replay: &mut Replay) -> Result<(), guest::Error> {
+        if n < self.choosers.len() {
+            return self.choose(n, replay);
+        }
+        // Leaks are looked for where the program ends, and it is a long way there.
+        self.ends.clear();
+        self.ended = true;
+        replay.checkpoint().map(drop)
     }
 
     /// The guest stands before code that chooses a function: which one?

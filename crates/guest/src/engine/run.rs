@@ -3,6 +3,9 @@
 use super::tape::Cursor;
 use super::*;
 
+/// Times that the budget is filled up in a row, while nobody looks whether the run is to be ended.
+const MOST_REFILLS: u32 = 64;
+
 impl Engine {
     /// Runs from the present boundary. With a goal, stops exactly there at the latest.
     pub(crate) fn go(&mut self, goal: Option<u64>) -> Result<Stop, Error> {
@@ -39,7 +42,13 @@ impl Engine {
         let mut host = self.cache.block(id).entry;
         loop {
             self.enter(host)?;
-            let wait = self.wait_in_cache()?;
+            let mut wait = self.wait_in_cache()?;
+            for _ in 0..MOST_REFILLS {
+                if wait != Wait::Signal(libc::SIGTRAP) || !self.refill(goal)? {
+                    break;
+                }
+                wait = self.wait_in_cache()?;
+            }
             let Wait::Signal(signal) = wait else {
                 return Ok(Stop::Ended(wait));
             };
@@ -99,6 +108,7 @@ impl Engine {
                             blind,
                             saved,
                             open,
+                            ..
                         } => {
                             self.take_back(saved)?;
                             if let Some((index, _)) = open {

@@ -4,6 +4,8 @@
 //! enough that the guest stops before it. Then the tracer, on the guest's CPU, copies them out for
 //! somebody who reads them on another CPU, and the guest writes to the same memory again: it stays in
 //! the caches of its CPU. The copy does not go there: it is in the caches of the reader, from the time before.
+//! The guest need not come to a boundary for that: it goes on in the middle of the superblock in which its budget ran
+//! out, and what it has written of that superblock's record is moved to the beginning of the buffer.
 //!
 //! Handing the buffer itself over, and writing to another one meanwhile, was rejected: each line of it
 //! has to be taken back from the reader's CPU when it is written to the next time, and that takes the
@@ -25,6 +27,8 @@ const ENOUGH: u64 = 1 << 20;
 /// Copies that may wait for the reader before the guest does.
 const COPIES: usize = 2;
 const MANY_EVENTS: usize = 4096;
+/// No record is longer.
+const LONGEST: usize = ::tape::RECORD_HEAD + 8 * ::tape::slot::VALUES as usize;
 
 /// A superblock of which a record may have to be cut short.
 struct Cut {
@@ -45,6 +49,8 @@ pub(crate) struct Tape {
     running: Option<Running>,
     /// Entries of functions whose arguments the tape tells, with the results of all functions.
     probes: Option<FxHashSet<u64>>,
+    /// It is handed over after so many steps at the latest.
+    piece: Option<u64>,
 }
 
 /// Where a stopped guest has the cursor.
@@ -168,15 +174,28 @@ impl Engine {
     /// Has the tape tell the arguments of calls that arrive at these addresses, and the result of
     /// every function, from here on.
     pub(crate) fn probe(&mut self, entries: FxHashSet<u64>) {
-        if self.tape.probes.as_ref() != Some(&entries) {
-            self.tape.probes = Some(entries);
-            self.tape.blocks.clear();
-            self.cache.clear();
+        match self.tape.probes.replace(entries) {
+            // Functions are found one after the other. What they have to do with is made anew, and not all of it.
+            Some(old) => {
+                let new = self.tape.probes.as_ref().expect("just put there");
+                for &pc in old.symmetric_difference(new) {
+                    self.cache.retire(pc, pc + 1);
+                }
+            }
+            None => {
+                self.tape.blocks.clear();
+                self.cache.clear();
+            }
         }
     }
 
     pub(super) fn probed(&self) -> Option<&FxHashSet<u64>> {
         self.tape.probes.as_ref().filter(|_| self.taping())
+    }
+
+    /// Has the tape handed over after so many steps at the latest.
+    pub(crate) fn tape_in_pieces(&mut self, most: u64) {
+        self.tape.piece = Some(most);
     }
 
     /// Begins a tape at the present boundary.
@@ -198,7 +217,7 @@ impl Engine {
         if !self.taping() {
             return Ok(None);
         }
-        self.hand_over()?;
+        self.hand_over(self.step()?)?;
         let running = self.tape.running.take().expect("just seen");
         running.reader.stop().map(Some)
     }
@@ -208,7 +227,7 @@ impl Engine {
         if !self.taping() {
             return Ok(());
         }
-        self.hand_over()?;
+        self.hand_over(self.step()?)?;
         let r = self.tape.running.as_mut().expect("just seen");
         r.reader.wait(0)
     }
@@ -326,13 +345,75 @@ impl Engine {
             return Ok(u64::MAX);
         }
         self.note_taken()?;
-        let used = self.tape_used();
-        let r = self.tape.running.as_mut().expect("just seen");
-        if used > ENOUGH || r.events.len() > MANY_EVENTS {
-            self.hand_over()?;
+        let r = self.tape.running.as_ref().expect("just seen");
+        if r.events.len() > MANY_EVENTS || self.tape_is_full() {
+            self.hand_over(self.step()?)?;
         }
         self.tape_state()?;
-        Ok((TAPE_SIZE - self.tape_used()) / MAX_BYTES_PER_STEP - 2 * MAX_INSNS as u64)
+        Ok(self.tape_room())
+    }
+
+    /// Steps for which there is room.
+    fn tape_room(&self) -> u64 {
+        let room = (TAPE_SIZE - self.tape_used()) / MAX_BYTES_PER_STEP - 2 * MAX_INSNS as u64;
+        self.tape.piece.map_or(room, |most| room.min(most))
+    }
+
+    /// There is enough on it to be handed over.
+    fn tape_is_full(&self) -> bool {
+        let enough = if self.tape.piece.is_some() { 0 } else { ENOUGH };
+        self.tape_used() > enough
+    }
+
+    /// The guest has stopped. If that is because its budget ran out, and the run is not to end yet: makes room on the
+    /// tape and lets it go on where it stands. Its registers are those of the process.
+    pub(super) fn refill(&mut self, goal: Option<u64>) -> Result<bool, Error> {
+        if !self.taping() || !self.pending.is_empty() {
+            return Ok(false);
+        }
+        let point = self.cache.point_at(self.regs.rip.wrapping_sub(1));
+        let Some((
+            _,
+            &Point::Budget {
+                uncounted,
+                open,
+                again: Some(again),
+                ..
+            },
+        )) = point
+        else {
+            return Ok(false);
+        };
+        // All of the superblock at hand is in the count, also what is still to come.
+        let count = self.note_use()?;
+        let left = goal.map_or(NO_LIMIT, |goal| goal.saturating_sub(count));
+        if left <= NEAR {
+            return Ok(false);
+        }
+        let (index, register) = open.unwrap_or((0, HOME));
+        let home = register_mut(&mut self.regs, register.0);
+        let cursor = *home;
+        let r = self.tape.running.as_mut().expect("just seen");
+        r.cursor = cursor;
+        if self.tape_is_full() {
+            let mut begun = [0; LONGEST];
+            self.cache.read_shared(cursor, &mut begun);
+            let step = count.wrapping_add_signed(i64::from(uncounted));
+            self.hand_over(step - u64::from(index))?;
+            let base = self.cache.layout.tape();
+            self.cache.write_shared(base, &begun);
+            *register_mut(&mut self.regs, register.0) = base;
+        }
+        let budget = left - (MAX_INSNS as u64 + u64::from(MOST_BLIND));
+        self.set_step(count, budget.min(self.tape_room()))?;
+        if again.rcx {
+            self.regs.rcx = self.slot(slot::RCX)?;
+        }
+        self.regs.rip = again.host;
+        self.regs.orig_rax = u64::MAX;
+        self.tracee.set_regs(&self.regs)?;
+        self.tracee.resume(Resume::Run)?;
+        Ok(true)
     }
 
     /// Says whose turn it is and where that thread stands: what comes next on the tape is about it.
@@ -377,10 +458,10 @@ impl Engine {
         r.events.extend([(at, enter), (at, leave)]);
     }
 
-    fn hand_over(&mut self) -> Result<(), Error> {
+    /// Hands over what is in the buffer; `step` is the one before what comes next.
+    fn hand_over(&mut self, step: u64) -> Result<(), Error> {
         self.note_taken()?;
         let len = self.tape_used() as usize;
-        let step = self.step()?;
         let base = self.cache.layout.tape();
         let Tape {
             shapes, running, ..

@@ -20,6 +20,12 @@ impl Replay {
         self.engine.probe(entries.into_iter().collect());
     }
 
+    /// Has the tape handed over after so many steps at the latest, for tests of what is then in the middle of something.
+    #[doc(hidden)]
+    pub fn tape_in_pieces(&mut self, most: u64) {
+        self.engine.tape_in_pieces(most);
+    }
+
     /// Waits until the listener has heard all that was executed by now.
     pub fn let_tape_be_heard(&mut self) -> Result<(), Error> {
         self.engine.let_tape_be_heard()

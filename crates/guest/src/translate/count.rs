@@ -76,6 +76,7 @@ impl Translator<'_> {
             blind,
             saved: self.spilled,
             open: self.open(),
+            again: self.again(false),
         });
         self.stubs.push((site, p));
     }
@@ -109,6 +110,7 @@ impl Translator<'_> {
             blind: 0,
             saved: Saved(self.spilled.0 | Saved::RCX.0),
             open: self.open(),
+            again: self.again(!self.spilled.rcx()),
         });
         self.stubs.push((site, p));
     }
@@ -128,6 +130,7 @@ impl Translator<'_> {
             blind: 0,
             saved: Saved(self.spilled.0 | Saved::RCX.0),
             open: self.open(),
+            again: None,
         });
         self.island = Some((self.code.offset(), p));
         true

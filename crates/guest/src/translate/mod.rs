@@ -71,6 +71,7 @@ pub(crate) enum Point {
         blind: u8,
         saved: Saved,
         open: Open,
+        again: Option<Again>,
     },
     /// An instruction that the tracer carries out: `rdtsc`, `cpuid`, ...
     Special { pc: u64, uncounted: i32 },
@@ -85,6 +86,15 @@ pub(crate) enum Point {
 /// How far the superblock at hand is written to the tape: up to which instruction, and the register
 /// that holds the cursor. `None` on a way out, when its record is complete.
 pub(crate) type Open = Option<(u8, Gpr)>;
+
+/// How translated code goes on where its budget ran out, once that is filled up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Again {
+    /// What is behind the stop.
+    pub(crate) host: u64,
+    /// rcx has to be taken back from its slot.
+    pub(crate) rcx: bool,
+}
 
 /// What is needed to turn a stop inside translated code back into a guest state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -461,6 +471,13 @@ impl Translator<'_> {
         }
     }
 
+    /// The code goes on here after a stop, if only a tape has to be made room on.
+    fn again(&self, rcx: bool) -> Option<Again> {
+        self.tape.as_ref()?;
+        let host = self.code.here();
+        Some(Again { host, rcx })
+    }
+
     fn open(&self) -> Open {
         let tape = self.tape.as_ref()?;
         Some((self.index as u8, tape.cursor))
@@ -640,7 +657,7 @@ impl Translator<'_> {
         }
     }
 
-    /// The budget may run out on a way out.
+    /// The budget may run out on a way out, which goes on right here.
     fn stop_on_the_way(&mut self, site: u32, exit: &SideExit) -> usize {
         let p = self.point(Point::Budget {
             pc: exit.target,
@@ -652,6 +669,8 @@ impl Translator<'_> {
                 Saved::default()
             },
             open: None,
+            // rcx is loaded next in any case.
+            again: self.again(false),
         });
         self.stubs.push((site, p));
         p

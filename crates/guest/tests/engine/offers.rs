@@ -52,6 +52,14 @@ int main(void)
             close(fd);
             fd = other;
         }
+        if (i % 150 == 0) {
+            int kept = fcntl(1, F_DUPFD, 20), flags = fcntl(kept, F_GETFD);
+            fcntl(kept, F_SETFD, flags | FD_CLOEXEC);
+            write(kept, "kept\n", 5);
+            close(kept);
+            write(kept, "gone\n", 5);
+            sum += (unsigned long)fcntl(fd, F_GETFL);
+        }
         if (i % 333 == 0) {
             char *page = mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
             pread(fd, page, 4096, 0);

@@ -1,6 +1,7 @@
 //! The tape against single-stepping: every instruction in its place, every register that it says it
 //! knows.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use crate::oracle::{Seen, trace};
@@ -25,6 +26,7 @@ pub(crate) struct Plain {
     rbp: u64,
     pub(crate) told: Arc<Mutex<Vec<Told>>>,
     first: Arc<Mutex<Option<u64>>>,
+    parts: Arc<AtomicU64>,
 }
 
 fn word(bytes: &[u8]) -> u64 {
@@ -54,10 +56,13 @@ impl Listener for Plain {
     }
 
     fn hear(&mut self, part: Part<'_>) {
-        self.first.lock().expect("a lock").get_or_insert(part.step);
+        let first = *self.first.lock().expect("a lock").get_or_insert(part.step);
         self.shapes.extend_from_slice(part.shapes);
         let told = self.told.clone();
         let mut told = told.lock().expect("a lock");
+        let step = first + told.len() as u64;
+        assert_eq!(step, part.step, "a part begins where the last one ended");
+        self.parts.fetch_add(1, Ordering::Relaxed);
         let (mut at, mut events) = (0, part.events);
         loop {
             while let Some(((n, event), rest)) = events.split_first()
@@ -138,6 +143,12 @@ impl Told {
 
 #[track_caller]
 fn check(program: &Program, begin: u64) {
+    check_pieces(program, begin, None);
+}
+
+/// The same with pieces of tape of so many steps at most.
+#[track_caller]
+fn check_pieces(program: &Program, begin: u64, most: Option<u64>) {
     let recorded = program.record();
     let mut replay = recorded.replay();
     let native = trace(program, &replay);
@@ -145,11 +156,20 @@ fn check(program: &Program, begin: u64) {
         assert_eq!(replay.run(&Until::step(begin)).expect("runs"), Halt::Step);
     }
     let plain = Plain::default();
-    let told = plain.told.clone();
+    let (told, parts) = (plain.told.clone(), plain.parts.clone());
     replay.tape(Box::new(plain)).expect("a tape");
+    if let Some(most) = most {
+        replay.tape_in_pieces(most);
+    }
     let halt = replay.run(&Until::end()).expect("the replay runs");
     assert_eq!(halt, Halt::Ended(recorded.end));
     drop(replay.end_tape().expect("the listener"));
+    if let Some(most) = most {
+        let parts = parts.load(Ordering::Relaxed);
+        // What a superblock is begun with is not left before its end.
+        let longest = most + 64;
+        assert!(parts > (recorded.steps - begin) / longest, "{parts} parts");
+    }
     compare(
         &told.lock().expect("a lock"),
         &native,
@@ -229,6 +249,20 @@ fn handlers_of_faults() {
 fn a_program_with_its_library() {
     check(&Program::guest("basic/hello.c", STATIC), 0);
     check(&Program::guest("basic/hello.c", STATIC), 777);
+}
+
+/// The budget runs out in the middle of superblocks, whose records are then begun in one piece and ended in the next.
+#[test]
+fn pieces_of_tape() {
+    for most in [7, 40, 333] {
+        check_pieces(&Program::asm(BRANCHES), 0, Some(most));
+        check_pieces(&Program::asm(STRINGS), 0, Some(most));
+        check_pieces(&Program::asm(SIGNALS), 0, Some(most));
+    }
+    for most in [97, 1000] {
+        check_pieces(&Program::guest("basic/hello.c", STATIC), 0, Some(most));
+        check_pieces(&Program::guest("code/flag_chains.c", STATIC), 0, Some(most));
+    }
 }
 
 #[test]

@@ -33,6 +33,15 @@ pub(super) enum Late {
     },
 }
 
+/// The arguments of a routine for so many bytes from rcx on.
+fn piece(len: u32) -> impl FnOnce(&mut Emit) {
+    move |a| {
+        a.mov(rdi, rbx);
+        a.mov(rsi, rcx);
+        a.mov(edx, len)
+    }
+}
+
 impl Maker<'_> {
     pub(super) fn late(&mut self, late: Late) -> Label {
         let label = self.a.label();
@@ -61,6 +70,8 @@ impl Maker<'_> {
         let a = &mut self.a;
         match late {
             Late::Tainted { back } => {
+                a.cmp(field(at::TAINTED), 0);
+                a.je(back);
                 self.halves(way.reads, |m, part, mask| {
                     m.a.test(dword(rbx + (at::TAINTED + part)), mask);
                     m.a.jne(before)
@@ -69,6 +80,11 @@ impl Maker<'_> {
                 self.halves(way.cleans, |m, part, mask| {
                     m.a.and(dword(rbx + (at::TAINTED + part)), !mask)
                 });
+                // From there on nothing is unwritten, perhaps.
+                self.a.cmp(field(at::TAINTED), 0);
+                self.a.jne(back);
+                self.a.mov(rax, field(at::CLEAN));
+                self.a.mov(field(at::TABLE), rax);
                 self.a.jmp(back)
             }
             Late::Out { why, dirty } => {
@@ -89,10 +105,7 @@ impl Maker<'_> {
                 a.mov(eax, 0);
                 a.jmp(back);
                 a.set(one_by_one);
-                a.mov(rdi, rbx);
-                a.mov(rsi, rcx);
-                a.mov(edx, len);
-                call(a, at::PART);
+                call(a, at::PART, piece(len));
                 a.test(rax, rax);
                 // What is not all written is for others.
                 a.je(back);
@@ -115,10 +128,7 @@ impl Maker<'_> {
                 a.cmp(qword(r12 + rdx + 8u32), 0);
                 a.je(back);
                 a.set(one_by_one);
-                a.mov(rdi, rbx);
-                a.mov(rsi, rcx);
-                a.mov(edx, len);
-                call(a, at::STORE);
+                call(a, at::STORE, piece(len));
                 a.jmp(back)
             }
             Late::Erase { len, back } => {
@@ -131,17 +141,15 @@ impl Maker<'_> {
                 a.jmp(back)
             }
             Late::Forget { len, back } => {
-                a.mov(rdi, rbx);
-                a.mov(rsi, rcx);
-                a.mov(edx, len);
-                call(a, at::FORGET);
+                call(a, at::FORGET, piece(len));
                 a.jmp(back)
             }
             Late::Arith { kind, back } => {
-                a.mov(edi, kind as u32);
-                a.mov(rsi, rax);
-                a.mov(rdx, rcx);
-                call(a, at::ARITHMETIC);
+                call(a, at::ARITHMETIC, |a| {
+                    a.mov(edi, kind as u32);
+                    a.mov(rsi, rax);
+                    a.mov(rdx, rcx)
+                });
                 a.jmp(back)
             }
             Late::Ask {

@@ -81,21 +81,12 @@ impl Machine {
         } else {
             registers.map(|r| self.now.registers.units[r].from())
         };
-        let named = self.names[function as usize].clone();
         if !closed {
-            self.entering(function, &named, arguments, blocks, step, (pc, caller));
+            self.entering(function, arguments, blocks, step, (pc, caller));
         }
-        match &named.function.role {
-            Role::Allocate { .. }
-            | Role::Release { .. }
-            | Role::Reallocate { .. }
-            | Role::Inside => {
-                self.now.closed += 1;
-            }
-            Role::Touches(m) if m.whole => self.now.closed += 1,
-            Role::Touches(_) => self.now.lenient += 1,
-            Role::Ends | Role::Noted => {}
-        }
+        let (closed, lenient) = self.names[function as usize].function.role.hides();
+        self.now.closed += u32::from(closed);
+        self.now.lenient += u32::from(lenient);
         self.now.active.push(Active {
             function,
             slot,
@@ -110,32 +101,31 @@ impl Machine {
     pub(super) fn entering(
         &mut self,
         function: u16,
-        named: &Named,
         arguments: [u64; 6],
         blocks: [BlockId; 6],
         step: u64,
         (pc, caller): (u64, Before),
     ) {
-        let name = &named.function.name;
         let pointer = |n: u8| {
             let n = n as usize;
             Value::Number(arguments[n], blocks[n])
         };
-        match &named.function.role {
+        // Calls are frequent: nothing is taken out of this that would have to be counted or copied.
+        match self.names[function as usize].function.role {
             Role::Release { family, pointer: n } => {
-                let value = arguments[*n as usize];
+                let value = arguments[n as usize];
                 if value != 0 {
-                    let from = blocks[*n as usize];
+                    let from = blocks[n as usize];
                     let owned =
-                        self.is_owned(value, from) && self.heap.block(from).family == *family;
+                        self.is_owned(value, from) && self.heap.block(from).family == family;
                     // The C library hands its own memory back to itself, also what was freed and is kept for
                     // reuse: a thread that ends does so. What it frees for the program, it was given.
                     if !owned && (from != NONE || !self.is_call_in_library(caller))
                         || owned && !self.are_quiet(PointKind::Free)
                     {
-                        let word = family_word(*family, &self.pairs);
+                        let word = family_word(family, &self.pairs);
                         let redex = Redex::Call {
-                            function: name.clone(),
+                            function: self.function_name(function).to_owned(),
                             arguments,
                         };
                         let context = Context {
@@ -144,7 +134,7 @@ impl Machine {
                             releaser: &word,
                             written: None,
                         };
-                        self.ask_all(PointKind::Free, &[pointer(*n)], context, &redex);
+                        self.ask_all(PointKind::Free, &[pointer(n)], context, &redex);
                     }
                     self.release(value, function, step);
                 }
@@ -168,13 +158,14 @@ impl Machine {
             Role::Ends => self.end(step, pc),
             _ => {}
         }
-        for &rule in &named.at_call {
+        for n in 0..self.names[function as usize].at_call.len() {
+            let rule = self.names[function as usize].at_call[n];
             let owned = self.quiet[rule] && self.is_owned(arguments[0], blocks[0]);
             if owned || fold::is_refuted(&self.rules[rule], &arguments) {
                 continue;
             }
             let redex = Redex::Call {
-                function: name.clone(),
+                function: self.function_name(function).to_owned(),
                 arguments,
             };
             let values: [Value; 6] = std::array::from_fn(|n| pointer(n as u8));
@@ -186,10 +177,10 @@ impl Machine {
             };
             self.ask(rule, &values, context, &redex);
         }
-        if named.remembered {
+        if self.names[function as usize].remembered {
             self.calls.push(CallEvent {
                 step,
-                function: name.clone(),
+                function: self.function_name(function).to_owned(),
                 returned: false,
                 values: arguments,
             });
@@ -296,42 +287,33 @@ impl Machine {
 
     /// A function is over: it returned, or was jumped out of.
     pub(super) fn left(&mut self, a: &Active, result: Option<u64>, step: u64, pc: u64) {
-        let named = self.names[a.function as usize].clone();
-        let role = &named.function.role;
-        match role {
-            Role::Allocate { .. }
-            | Role::Release { .. }
-            | Role::Reallocate { .. }
-            | Role::Inside => {
-                self.now.closed -= 1;
-            }
-            Role::Touches(m) if m.whole => self.now.closed -= 1,
-            Role::Touches(_) => self.now.lenient -= 1,
-            Role::Ends | Role::Noted => {}
-        }
+        let role = &self.names[a.function as usize].function.role;
+        let (closed, lenient) = role.hides();
+        self.now.closed -= u32::from(closed);
+        self.now.lenient -= u32::from(lenient);
         if self.now.closed > 0 {
             return;
         }
         let Some(result) = result else { return };
         let mut from = None;
-        match role {
+        match *role {
             Role::Allocate {
                 family,
-                size,
+                ref size,
                 zeroed,
                 stored,
             } => {
                 let bytes = product(size, &a.arguments);
-                let begin = if *stored {
+                let begin = if stored {
                     self.now.registers.inner
                 } else {
                     result
                 };
-                let failed = if *stored { result != 0 } else { result == 0 };
+                let failed = if stored { result != 0 } else { result == 0 };
                 from = Some(NONE);
                 if !failed && begin != 0 {
-                    let id = self.allocate(begin, bytes, *zeroed, *family, a, step);
-                    if *stored {
+                    let id = self.allocate(begin, bytes, zeroed, family, a, step);
+                    if stored {
                         self.memory.store(a.arguments[0], 8, Cell::new(id, 0));
                     } else {
                         from = Some(id);
@@ -339,11 +321,12 @@ impl Machine {
                     self.malloced(id, bytes, a);
                 }
             }
-            Role::Reallocate { size } => {
-                from = Some(self.reallocate(a, product(size, &a.arguments), result, step));
+            Role::Reallocate { ref size } => {
+                let size = product(size, &a.arguments);
+                from = Some(self.reallocate(a, size, result, step));
             }
             Role::Release { .. } | Role::Inside => from = Some(NONE),
-            Role::Touches(m) => from = self.modelled(m, a, result),
+            Role::Touches(m) => from = self.modelled(&m, a, result),
             Role::Ends | Role::Noted => {}
         }
         if let Some(from) = from {
@@ -361,14 +344,16 @@ impl Machine {
             }
             self.now.registers.units[0].set_from(from);
         }
-        let name = &named.function.name;
-        if named.noted && name == "main" {
+        let named = &self.names[a.function as usize];
+        let remembered = named.remembered;
+        if named.noted && named.function.name == "main" {
             self.end(step, pc);
         } else {
             let block = self.now.registers.units[0].from();
-            for &rule in &named.at_return {
+            for n in 0..named.at_return.len() {
+                let rule = self.names[a.function as usize].at_return[n];
                 let redex = Redex::Return {
-                    function: name.clone(),
+                    function: self.function_name(a.function).to_owned(),
                     result,
                 };
                 let context = Context {
@@ -380,12 +365,12 @@ impl Machine {
                 self.ask(rule, &[Value::Number(result, block)], context, &redex);
             }
         }
-        if named.remembered {
+        if remembered {
             let mut values = [0; 6];
             values[0] = result;
             self.calls.push(CallEvent {
                 step,
-                function: name.clone(),
+                function: self.function_name(a.function).to_owned(),
                 returned: true,
                 values,
             });
@@ -566,13 +551,14 @@ impl Machine {
     }
 
     pub(super) fn system_call(&mut self, nr: u64, pc: u64, returned: bool, values: [u64; 6]) {
-        if self.patterns.is_empty() {
+        if self.unnamed_calls.contains(&nr) {
             return;
         }
-        let Some(name) = abi_name(nr) else { return };
-        if !self.patterns.iter().any(|p| p.matches(&name)) {
+        let name = abi_name(nr).filter(|name| self.patterns.iter().any(|p| p.matches(name)));
+        let Some(name) = name else {
+            self.unnamed_calls.insert(nr);
             return;
-        }
+        };
         let list: Vec<Value> = values.iter().map(|v| Value::Number(*v, NONE)).collect();
         let (kind, redex) = if returned {
             (

@@ -132,6 +132,9 @@ impl Fast {
         written.sort_unstable();
         written.dedup();
         let ends = maker.ends(&written);
+        if trackers.unwritten {
+            maker.drop_loads(&ends);
+        }
         let leaves = ends.iter().filter(|(_, value)| *value != ZERO);
         let way = Way {
             executed: shape.executed,
@@ -157,9 +160,10 @@ impl Fast {
     /// Brings the registers to what they are before an instruction.
     #[cold]
     pub(super) fn settle(&self, insn: u8, units: &mut [Cell; ROOM]) {
-        let before = *units;
-        for (_, to, value) in self.log.iter().take_while(|(i, ..)| *i < insn) {
-            units[*to as usize] = before[*value as usize];
+        let log = self.log.iter().take_while(|(i, ..)| *i < insn);
+        let values: Vec<Cell> = log.clone().map(|(.., v)| units[*v as usize]).collect();
+        for ((_, to, _), value) in log.zip(values) {
+            units[*to as usize] = value;
         }
     }
 }
@@ -513,6 +517,37 @@ impl Maker {
             checked: 0,
             cell: Cell::PLAIN,
         }
+    }
+
+    /// What is loaded is often done something with that leaves no pointer, as in arithmetic on vectors. Then only whether
+    /// it was written matters, unless the way may be left while a register has it.
+    fn drop_loads(&mut self, ends: &[(u16, u16)]) {
+        for n in 0..self.ops.len() {
+            let value = self.ops[n].value;
+            let kind = match self.ops[n].kind {
+                Kind::Load => Kind::Test,
+                Kind::CheckedLoad => Kind::CheckedTest,
+                _ => continue,
+            };
+            let uses = |o: &QuickOp| [o.pointer, o.other, o.value].contains(&value);
+            let others = self.ops.iter().enumerate().filter(|(m, _)| *m != n);
+            let mut others = others.map(|(_, o)| o);
+            let kept = ends.iter().any(|(_, v)| *v == value);
+            if !kept && !others.any(uses) && !self.may_be_seen(value) {
+                (self.ops[n].kind, self.ops[n].value) = (kind, ZERO);
+            }
+        }
+    }
+
+    /// The way may be left while a unit has this value.
+    fn may_be_seen(&self, value: u16) -> bool {
+        let mut log = self.log.iter().enumerate();
+        log.any(|(n, (i, to, v))| {
+            let next = self.log[n + 1..].iter().find(|(_, other, _)| other == to);
+            let until = next.map_or(u8::MAX, |(j, ..)| *j);
+            let there = |o: &QuickOp| *i < o.insn && o.insn <= until;
+            *v == value && self.ops.iter().any(|o| o.kind.may_stop() && there(o))
+        })
     }
 
     /// Assignments that bring the units to what they are at the end, in an order in which they can be made.

@@ -41,6 +41,20 @@ pub enum Role {
     Noted,
 }
 
+impl Role {
+    /// Whether nothing inside of such a function is looked at, and whether only reads are not held against it.
+    pub(super) fn hides(&self) -> (bool, bool) {
+        match self {
+            Role::Allocate { .. }
+            | Role::Release { .. }
+            | Role::Reallocate { .. }
+            | Role::Inside => (true, false),
+            Role::Touches(m) => (m.whole, !m.whole),
+            Role::Ends | Role::Noted => (false, false),
+        }
+    }
+}
+
 /// Memory that a function was asked to touch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Touch {

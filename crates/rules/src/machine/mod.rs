@@ -30,7 +30,7 @@ use std::sync::{Arc, Mutex};
 use flow::Values;
 use functions::{Effect, Extent, Function, Model, Role};
 use image::effects::Size;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use tape::{Event, Listener, Part, Shape};
 
 use crate::eval::{Bindings, CallEvent, Facts, Value, holds};
@@ -210,7 +210,7 @@ pub struct Machine {
     /// Set when a fault is found and no others are wanted.
     enough: Option<Arc<AtomicBool>>,
     /// Made when a record of the code is first met: much of what is translated is never executed.
-    plans: Vec<Option<Arc<Plan>>>,
+    plans: Vec<Option<Box<Plan>>>,
     by_code: FxHashMap<usize, u32>,
     codes: Vec<Arc<tape::Code>>,
     shapes: Vec<(u32, Shape)>,
@@ -220,7 +220,9 @@ pub struct Machine {
     code: Option<jit::Code>,
     /// How often a shape is met before a quick way is made.
     patience: u32,
-    names: Vec<Arc<Named>>,
+    names: Vec<Named>,
+    /// System calls that no rule names.
+    unnamed_calls: FxHashSet<u64>,
     variables: variables::Table,
     pub heap: Heap,
     pub calls: Vec<CallEvent>,
@@ -311,6 +313,7 @@ impl Machine {
             code: (!curious).then(|| jit::Code::new().ok()).flatten(),
             patience: PATIENCE,
             names: Vec::new(),
+            unnamed_calls: FxHashSet::default(),
             variables: variables::Table::default(),
             heap: Heap::default(),
             calls: Vec::new(),
@@ -362,7 +365,7 @@ impl Machine {
 
     /// Makes a plan. Nobody takes code away from the codebase before its records were heard.
     #[cold]
-    fn prepare(&mut self, n: u32) -> Arc<Plan> {
+    fn prepare(&mut self, n: u32) -> Box<Plan> {
         let codebase = self.codebase.clone();
         let codebase = codebase.lock().expect("nobody panics while holding it");
         if self.trackers.variables {
@@ -377,13 +380,13 @@ impl Machine {
                 let asked = rules.filter(|(_, r)| r.point == kind && about(r));
                 asked.map(|(n, _)| n).collect()
             };
-            self.names.push(Arc::new(Named {
+            self.names.push(Named {
                 noted: self.patterns.iter().any(|p| p.matches(name)),
                 at_call: at(PointKind::Call),
                 at_return: at(PointKind::Ret),
                 remembered: self.remembers(name),
                 function: function.clone(),
-            }));
+            });
         }
         let in_library = |pc: u64| codebase.library.iter().any(|(a, b)| (*a..*b).contains(&pc));
         let mut variables = variables::Finder {
@@ -398,12 +401,13 @@ impl Machine {
             &mut variables,
             |pc| !in_library(pc),
         );
-        self.plans[n as usize].insert(Arc::new(plan)).clone()
+        Box::new(plan)
     }
 
-    fn plan(&mut self, n: u32) -> Arc<Plan> {
-        match &self.plans[n as usize] {
-            Some(plan) => plan.clone(),
+    /// Takes a plan for as long as it is worked by; it has to be put back.
+    fn take_plan(&mut self, n: u32) -> Box<Plan> {
+        match self.plans[n as usize].take() {
+            Some(plan) => plan,
             None => self.prepare(n),
         }
     }

@@ -74,8 +74,8 @@ impl Machine {
             }
             Stop::Return => {
                 self.detours.returns += 1;
-                let plan = *plan;
-                let plan = self.plan(plan);
+                let plan = self.plans[*plan as usize].as_ref();
+                let plan = plan.expect("its code was made by it");
                 let ops = &plan.ops[..plan.first[usize::from(executed)] as usize];
                 if let Some((i, Op::Return { slot, result })) = ops.last() {
                     let (slot, result) = (values.get(*slot), values.get(*result));
@@ -101,10 +101,11 @@ impl Machine {
             *times += 1;
             return false;
         }
-        let plan = self.shapes[number as usize].0;
-        let plan = self.plan(plan);
+        let n = self.shapes[number as usize].0;
+        let plan = self.take_plan(n);
         let shape = &self.shapes[number as usize].1;
         let fast = Fast::of(&plan, shape, self.trackers);
+        self.plans[n as usize] = Some(plan);
         if let Some(code) = &mut self.code {
             code.add(number, &fast.way);
         }
@@ -125,7 +126,7 @@ impl Machine {
     fn slow(&mut self, shape: usize, insn: u8, values: &Values<'_>, settled: bool) {
         let (number, s) = &self.shapes[shape];
         let (number, executed) = (*number, s.executed as usize);
-        let plan = self.plan(number);
+        let plan = self.take_plan(number);
         let (mut next, end) = (plan.first[insn as usize], plan.first[executed]);
         let mut touched = false;
         while let Some((i, op)) = plan.ops[..end as usize].get(next as usize) {
@@ -160,11 +161,13 @@ impl Machine {
                 }
             }
         }
+        let writes = plan.writes;
+        self.plans[number as usize] = Some(plan);
         if !touched && settled {
             return;
         }
-        self.now.registers.telling |= plan.writes;
-        let mut groups = self.now.registers.tainted | plan.writes;
+        self.now.registers.telling |= writes;
+        let mut groups = self.now.registers.tainted | writes;
         self.now.registers.tainted = 0;
         while groups != 0 {
             let bit = groups.trailing_zeros();
