@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 
-use image::{Extent, How, KnownRegisters, NoMemory, Program, RawFrame, Registers};
+use image::{Extent, NoMemory, Program};
 use jit::Variable;
 use rustc_hash::FxHashMap;
 
@@ -18,9 +18,6 @@ use super::*;
 
 /// Blocks for local variables; after that many, pointers to them are not followed.
 const MOST_LOCALS: u32 = 1 << 20;
-/// Registers in a frame that does not exist, far from each other.
-const STACK_THERE: u64 = 0x7000_0000_0000;
-const FRAME_THERE: u64 = 0x7100_0000_0000;
 
 /// All variables that pointers were made to.
 #[derive(Default)]
@@ -208,25 +205,10 @@ impl Finder<'_> {
         if !program.has_debug_info(pc) {
             return None;
         }
-        let registers = Registers {
-            rip: pc,
-            rsp: STACK_THERE,
-            rbp: FRAME_THERE,
-            ..Registers::default()
-        };
-        let mut frame = RawFrame {
-            pc,
-            cfa: None,
-            registers: KnownRegisters::from(&registers),
-            is_signal_frame: false,
-            is_exact: true,
-            how: How::Registers,
-        };
-        program.find_base(&mut frame, &NoMemory);
-        let base = frame.cfa?;
+        let image::Imagined { frame, base } = program.imagined_frame(pc)?;
         let from = match register {
-            RSP => STACK_THERE,
-            RBP => FRAME_THERE,
+            RSP => image::Imagined::STACK,
+            RBP => image::Imagined::FRAME,
             _ => return None,
         };
         let address = from.wrapping_add_signed(displacement);
