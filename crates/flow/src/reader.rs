@@ -91,6 +91,10 @@ impl Reader {
         }
         if self.returned && self.rsp == frame.slot + 8 {
             self.frame = frame.parent;
+            // Where a leap led into a function, that has two: from before it and from then on.
+            while self.rsp > frames.get(self.frame).slot {
+                self.frame = frames.get(self.frame).parent;
+            }
             return;
         }
         self.leap(frames);

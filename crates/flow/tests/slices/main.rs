@@ -345,6 +345,14 @@ fn a_program_of_everything() {
     }
 }
 
+/// Control goes into functions and out of them in ever other ways.
+#[test]
+fn into_functions_and_out() {
+    for flags in [["-O0"], ["-O1"], ["-O2"]] {
+        check(include_str!("calls.c"), &flags);
+    }
+}
+
 #[test]
 fn random_programs() {
     for seed in 0..12 {

@@ -165,7 +165,10 @@ impl Oracle {
             let top = calls.last().expect("a call").slot;
             let returned = oracle.list.last().map(|e| e.effects.control) == Some(Control::Return);
             if returned && regs.rsp == top.wrapping_add(8) {
-                calls.pop();
+                // Those of one function before and after a leap end together.
+                while regs.rsp > calls.last().expect("a call").slot {
+                    calls.pop();
+                }
             } else if left && regs.rsp > top {
                 // A leap: what comes now is because of it.
                 while regs.rsp > calls.last().expect("a call").slot {
