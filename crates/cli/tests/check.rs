@@ -179,6 +179,19 @@ fn uninitialised() {
     const SAID: Option<&str> = Some("depends on uninitialised value");
     check("uninitialised.c", "uninitialised_read", SAID);
     check("uninitialised_local.c", "uninitialised_read", SAID);
+    // One of many operands was never written; the chain leads to that one, and to its block.
+    for fault in check("uninitialised_element.c", "uninitialised_read", SAID) {
+        let chain = &fault["chains"][0];
+        assert!(chain_lines(chain).contains(&mark("uninitialised_element.c", "sum")));
+        let block = &fault["block"];
+        assert_eq!(block["size"], 4 * 300, "{fault}");
+        assert_eq!(block["relation"], "828 bytes inside", "{fault}");
+        let made = own_lines(&block["allocated"]);
+        assert_eq!(
+            made.first(),
+            Some(&mark("uninitialised_element.c", "cause"))
+        );
+    }
 }
 
 #[test]

@@ -9,6 +9,7 @@ mod events;
 mod reach;
 mod report;
 mod select;
+mod trail;
 mod watch;
 
 pub use chain::{Chain, Hop};

@@ -28,7 +28,7 @@ pub struct Fault {
     /// The step before which it happens: the guest can be taken there.
     pub step: u64,
     pub at: Site,
-    /// The block that the pointer came from.
+    /// The block that the pointer came from; of a value that was never written, the one that it is in.
     pub block: Option<BlockReport>,
     /// Of leaks: where the blocks were made. Of very many, some are looked at.
     pub leaks: Vec<LeakedBlocks>,
@@ -49,6 +49,8 @@ pub struct Site {
 pub struct BlockReport {
     pub begin: u64,
     pub size: u64,
+    /// It is about memory that was never written, and not about the address of an access.
+    pub unwritten: bool,
     /// Where the address lies, such as `0 bytes past the end`.
     pub relation: String,
     /// It is no allocation but this variable, which is `global` or `local`.
@@ -169,7 +171,7 @@ fn fault(
     let at = site(w, s.step)?;
     let block = block_of(w, s, rule);
     let (leaks, further_leaks) = leaks(w, culprits)?;
-    let block_report = match block {
+    let mut block_report = match block {
         Some(id) if leaks.is_empty() => Some(describe(w, id, address(s), s.step)?),
         _ => None,
     };
@@ -177,6 +179,15 @@ fn fault(
     if !request.no_chains {
         let starts = starts(w, rule, s);
         chains = chain::chains(w, &starts)?;
+    }
+    if block_report.is_none()
+        && let Some((a, _)) = chains.iter().find_map(|c| c.unwritten)
+        && let Some(id) = living_around(&w.machine.heap, a, s.step)
+    {
+        block_report = Some(BlockReport {
+            unwritten: true,
+            ..describe(w, id, Some(a), s.step)?
+        });
     }
     let (class, detail) = match rule.about.split_once(':') {
         Some((class, detail)) => (class.trim().to_owned(), detail.trim().replace('\n', " ")),
@@ -255,6 +266,13 @@ fn block_of(w: &Watched, s: &Suspect, rule: &Checked) -> Option<BlockId> {
     }
 }
 
+/// The block that there was at an address.
+fn living_around(heap: &Heap, a: u64, step: u64) -> Option<BlockId> {
+    let mut all = heap.all().filter(|(id, _)| heap.lives(*id, step));
+    all.find(|(_, b)| b.begin <= a && a - b.begin < b.size)
+        .map(|(id, _)| id)
+}
+
 fn describe(
     w: &mut Watched,
     id: BlockId,
@@ -291,6 +309,7 @@ fn describe(
     Ok(BlockReport {
         begin: b.begin,
         size: b.size,
+        unwritten: false,
         relation,
         variable,
         by,
@@ -379,6 +398,7 @@ fn starts(w: &Watched, rule: &Checked, s: &Suspect) -> Vec<Start> {
             name: name(slot),
             step,
             thread: s.thread,
+            any: false,
             register: Some(register),
             block: *id,
         });
@@ -388,6 +408,7 @@ fn starts(w: &Watched, rule: &Checked, s: &Suspect) -> Vec<Start> {
             name: "value".to_owned(),
             step: s.step,
             thread: s.thread,
+            any: true,
             register: *register,
             block: rules::heap::NONE,
         });

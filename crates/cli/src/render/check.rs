@@ -126,10 +126,14 @@ fn block(out: &mut String, b: &BlockReport, paint: Paint) {
         Some(name) => format!("the {} variable {}", b.by, clean(name)),
         None => "a block".to_owned(),
     };
+    let subject = match b.unwritten {
+        true => "what was never written is",
+        false => "the address is",
+    };
     let _ = writeln!(
         out,
         "\n{} {} {what} of {} bytes [{:#x}, {:#x})",
-        paint.strong("the address is"),
+        paint.strong(subject),
         b.relation,
         b.size,
         b.begin,
