@@ -5,7 +5,7 @@ use crate::shadow::REACH;
 use crate::ways::{Kind, Op, Way};
 
 /// Cells that are made unwritten one by one; of more a loop does it.
-pub(crate) const MOST_FORGOTTEN: u32 = 16;
+pub(crate) const MOST_FORGOTTEN: u32 = 64;
 /// Registers for them.
 const MOST: usize = 4;
 /// Accesses are not further from their pointer than this.

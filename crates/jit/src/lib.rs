@@ -14,6 +14,7 @@
 
 mod anchors;
 mod assemble;
+mod bounds;
 mod cell;
 mod emit;
 mod region;
@@ -21,6 +22,7 @@ mod run;
 mod shadow;
 mod ways;
 
+pub use bounds::BoundsTable;
 pub use cell::{Arith, BlockId, Bounds, Cell, DIFFERENCE, NONE, arithmetic};
 pub use run::{Code, Keeper, Registers, Stop, Stopped, UNNAMED};
 pub use shadow::Shadow;

@@ -4,6 +4,7 @@ use std::io;
 use std::mem::offset_of;
 
 use crate::assemble::{self, Exits, Fixed};
+use crate::bounds::BoundsTable;
 use crate::cell::{Arith, BlockId, Bounds, Cell, NONE, arithmetic};
 use crate::region::Region;
 use crate::shadow::{MASK, Shadow};
@@ -50,7 +51,6 @@ pub struct Registers {
     /// The table to go by while nothing is unwritten in any register.
     clean: *const u64,
     bounds: *const Bounds,
-    blocks: u64,
     memory: *mut Shadow,
     variables: *const Variable,
     /// A question: which variable, at which address, and for which instruction.
@@ -61,10 +61,8 @@ pub struct Registers {
     /// Where the code that asked goes on, and what it works on.
     resume: u64,
     kept: [u64; 4],
-    /// To make two cells unwritten at once.
-    unwritten: [Cell; 2],
-    /// What the address of a cell keeps of one in it.
-    cells: u64,
+    /// To make several cells unwritten at once.
+    unwritten: [Cell; 4],
     part: usize,
     store: usize,
     forget: usize,
@@ -79,8 +77,7 @@ impl Default for Registers {
         Registers {
             units: [Cell::PLAIN; ROOM],
             _apart: [0; APART],
-            unwritten: [Cell::UNWRITTEN; 2],
-            cells: MASK & !7,
+            unwritten: [Cell::UNWRITTEN; 4],
             tainted: 0,
             telling: 0,
             rsp: 0,
@@ -98,7 +95,6 @@ impl Default for Registers {
             table: std::ptr::null(),
             clean: std::ptr::null(),
             bounds: std::ptr::null(),
-            blocks: 0,
             memory: std::ptr::null_mut(),
             variables: std::ptr::null(),
             address: 0,
@@ -136,7 +132,6 @@ pub(crate) mod at {
     pub(crate) const TABLE: usize = offset_of!(Registers, table);
     pub(crate) const CLEAN: usize = offset_of!(Registers, clean);
     pub(crate) const BOUNDS: usize = offset_of!(Registers, bounds);
-    pub(crate) const BLOCKS: usize = offset_of!(Registers, blocks);
     pub(crate) const VARIABLES: usize = offset_of!(Registers, variables);
     pub(crate) const ADDRESS: usize = offset_of!(Registers, address);
     pub(crate) const ASKED: usize = offset_of!(Registers, asked);
@@ -145,7 +140,6 @@ pub(crate) mod at {
     pub(crate) const RESUME: usize = offset_of!(Registers, resume);
     pub(crate) const KEPT: usize = offset_of!(Registers, kept);
     pub(crate) const UNWRITTEN: usize = offset_of!(Registers, unwritten);
-    pub(crate) const CELLS: usize = offset_of!(Registers, cells);
     pub(crate) const PART: usize = offset_of!(Registers, part);
     pub(crate) const STORE: usize = offset_of!(Registers, store);
     pub(crate) const FORGET: usize = offset_of!(Registers, forget);
@@ -188,7 +182,7 @@ pub(crate) const HANDED: u32 = 512;
 /// What code works on that grows while it runs.
 pub trait Keeper {
     /// Where pointers into each block may lead.
-    fn bounds(&self) -> &[Bounds];
+    fn bounds(&self) -> &BoundsTable;
 
     /// Where each variable of the function that runs is, by number.
     fn variables(&self) -> &[Variable];
@@ -333,18 +327,16 @@ impl Code {
             let (bounds, variables) = (keeper.bounds(), keeper.variables());
             assert!(variables.len() >= self.variables);
             registers.bounds = bounds.as_ptr();
-            // Code has numbers times 16, and perhaps something below.
-            registers.blocks = (16 * bounds.len() as u64).saturating_sub(15);
             registers.variables = variables.as_ptr();
             registers.end = range.start.wrapping_add(end);
             registers.memory = memory;
             // SAFETY: the code there was made for this signature, and by `assemble`, which sees to it that only what
             // was set above and by the caller is touched: records that begin before their end, units below ROOM,
-            // bounds and variables below their number, and cells that there are. After a question
-            // it goes on where the code that asked has left off, at the same record.
+            // variables below their number, and bounds and cells, of which there are as many as it can ask for. After a
+            // question it goes on where the code that asked has left off, at the same record.
             let why = unsafe {
                 let enter: Enter = std::mem::transmute(enter as *const ());
-                enter(registers, at, memory.first(), MASK)
+                enter(registers, at, memory.first(), MASK & !7)
             };
             if why != ASK {
                 break why;

@@ -8,13 +8,13 @@ const VARIABLES: usize = 1 << 16;
 
 /// Blocks and variables, of which more come as they are asked for.
 struct Kept {
-    bounds: Vec<Bounds>,
+    bounds: BoundsTable,
     variables: Vec<Variable>,
     asked: u32,
 }
 
 impl Keeper for Kept {
-    fn bounds(&self) -> &[Bounds] {
+    fn bounds(&self) -> &BoundsTable {
         &self.bounds
     }
 
@@ -25,10 +25,9 @@ impl Keeper for Kept {
     fn variable(&mut self, address: u64, number: u32, _: u64) -> (Cell, u64) {
         self.asked += 1;
         // They move.
-        self.bounds = self.bounds.clone();
         self.variables = self.variables.clone();
         if self.asked.is_multiple_of(8) {
-            self.bounds.push(Bounds { begin: 0, len: !0 });
+            self.bounds.push(Bounds::ANYWHERE);
         }
         let cell = Cell::new(BlockId(self.asked % 9), 0);
         self.variables[number as usize] = Variable { address, cell };
@@ -153,8 +152,10 @@ fn no_way_and_no_tape_leads_astray() {
         code.add(n, &way);
         ways.push(way);
     }
+    let mut bounds = BoundsTable::new().expect("addresses");
+    (0..5).for_each(|_| bounds.push(Bounds::ANYWHERE));
     let mut kept = Kept {
-        bounds: vec![Bounds { begin: 0, len: !0 }; 5],
+        bounds,
         variables: vec![Variable::ABSENT; VARIABLES],
         asked: 0,
     };
@@ -180,7 +181,9 @@ fn no_way_and_no_tape_leads_astray() {
         let (mut at, end) = (0, tape.len());
         while at < end {
             for unit in registers.units.iter_mut().take(300) {
-                *unit = Cell::new(BlockId(r.next(7) as u32), 0);
+                let any = r.next(1 << 32) as u32;
+                let block = if r.next(16) == 0 { any } else { any % 7 };
+                *unit = Cell::new(BlockId(block), 0);
             }
             let stopped = code.run(
                 &mut registers,

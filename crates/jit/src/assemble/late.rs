@@ -66,7 +66,7 @@ impl Maker<'_> {
 
     pub(super) fn late_code(&mut self, late: Late) {
         let way = self.way;
-        let before = self.exits.before;
+        let (before, wide) = (self.exits.before, self.exits.wide);
         let a = &mut self.a;
         match late {
             Late::Tainted { back } => {
@@ -96,8 +96,8 @@ impl Maker<'_> {
             }
             Late::Part { len, fail, back } => {
                 let one_by_one = a.label();
-                a.mov(rdx, field(at::CELLS));
-                a.and(rdx, rcx);
+                a.mov(rdx, rcx);
+                a.and(rdx, r15);
                 for cell in [r12 + rdx, r12 + rdx + 8u32] {
                     a.cmp(byte(cell), 0);
                     a.jne(one_by_one);
@@ -105,47 +105,47 @@ impl Maker<'_> {
                 a.mov(eax, 0);
                 a.jmp(back);
                 a.set(one_by_one);
-                call(a, at::PART, piece(len));
+                call(a, wide, at::PART, piece(len));
                 a.test(rax, rax);
                 // What is not all written is for others.
                 a.je(back);
                 a.jmp(fail)
             }
             Late::Exact { len, fail, back } => {
-                a.movzx(esi, byte(r12 + rdx));
+                a.movzx(eax, byte(r12 + rdx));
                 a.and(ecx, 7);
-                a.shr_cl(esi);
-                a.test(esi, (1i32 << len) - 1);
+                a.shr_cl(eax);
+                a.test(eax, (1i32 << len) - 1);
                 a.je(back);
                 a.jmp(fail)
             }
             Late::Store { len, back } => {
                 let one_by_one = a.label();
-                a.mov(rdx, field(at::CELLS));
-                a.and(rdx, rcx);
+                a.mov(rdx, rcx);
+                a.and(rdx, r15);
                 a.cmp(qword(r12 + rdx), 0);
                 a.jne(one_by_one);
                 a.cmp(qword(r12 + rdx + 8u32), 0);
                 a.je(back);
                 a.set(one_by_one);
-                call(a, at::STORE, piece(len));
+                call(a, wide, at::STORE, piece(len));
                 a.jmp(back)
             }
             Late::Erase { len, back } => {
                 a.and(ecx, 7);
-                a.mov(esi, (1u32 << len) - 1);
-                a.shl_cl(esi);
-                a.xor(esi, 0xff);
-                a.movzx(esi, sil);
-                a.and(qword(r12 + rdx), rsi);
+                a.mov(eax, (1u32 << len) - 1);
+                a.shl_cl(eax);
+                a.xor(eax, 0xff);
+                a.movzx(eax, al);
+                a.and(qword(r12 + rdx), rax);
                 a.jmp(back)
             }
             Late::Forget { len, back } => {
-                call(a, at::FORGET, piece(len));
+                call(a, wide, at::FORGET, piece(len));
                 a.jmp(back)
             }
             Late::Arith { kind, back } => {
-                call(a, at::ARITHMETIC, |a| {
+                call(a, wide, at::ARITHMETIC, |a| {
                     a.mov(edi, kind as u32);
                     a.mov(rsi, rax);
                     a.mov(rdx, rcx)

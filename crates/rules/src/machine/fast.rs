@@ -131,7 +131,16 @@ impl Fast {
         let mut written: Vec<u16> = maker.log.iter().map(|(_, to, _)| *to).collect();
         written.sort_unstable();
         written.dedup();
+        // While nothing is unwritten in any register, all is known of the flags that can be. Otherwise a way that
+        // sets them is not gone until others have cleared them.
+        if let Some(flags) = written.iter().position(|u| *u == FLAGS)
+            && maker.map[FLAGS as usize] == ZERO
+        {
+            maker.reads |= group(FLAGS);
+            written.remove(flags);
+        }
         let ends = maker.ends(&written);
+        maker.trim_forgotten();
         if trackers.unwritten {
             maker.drop_loads(&ends);
         }
@@ -242,22 +251,70 @@ impl Maker {
             .any(|o| place(o) == place(test))
     }
 
+    /// Bytes that are next to others that are read: they are looked at together. The way may be left earlier for it
+    /// than it had to be.
+    fn widen_test(&mut self, op: &QuickOp) -> bool {
+        let through = |o: &QuickOp| (o.base, o.index, o.scale) == (op.base, op.index, op.scale);
+        let end = |o: &QuickOp| o.offset.wrapping_add(i64::from(o.len));
+        for o in self.ops.iter_mut().rev() {
+            match o.kind {
+                Kind::Test | Kind::CheckedTest if through(o) => {
+                    let (first, last) = (o.offset.min(op.offset), end(o).max(end(op)));
+                    let apart = o.offset > end(op) || op.offset > end(o);
+                    let back = o.offset.wrapping_sub(first);
+                    if apart || last.wrapping_sub(first) > 8 {
+                        continue;
+                    }
+                    // What is checked stays where it is.
+                    o.checked_at += back as i32;
+                    (o.offset, o.len) = (first, (last - first) as u32);
+                    return true;
+                }
+                Kind::Forget => return false,
+                // What is written in between need not have been before.
+                Kind::Store | Kind::CheckedStore | Kind::StorePart | Kind::CheckedStorePart
+                    if through(o) =>
+                {
+                    return false;
+                }
+                _ => {}
+            }
+        }
+        false
+    }
+
+    /// What becomes unwritten twice, and is not looked at in between: once is enough. A call makes unwritten what is
+    /// below it, and often the stack has just grown there.
+    fn trim_forgotten(&mut self) {
+        for n in (0..self.ops.len()).rev() {
+            let mut op = self.ops[n];
+            let later = self.ops[n + 1..].iter();
+            if op.kind != Kind::Forget {
+                continue;
+            }
+            for o in later.take_while(|o| !o.kind.may_stop()) {
+                if o.kind != Kind::Forget || (o.base, o.index) != (op.base, op.index) {
+                    continue;
+                }
+                let end = |o: &QuickOp| o.offset.wrapping_add(i64::from(o.len));
+                if o.offset <= op.offset && op.offset < end(o) {
+                    let kept = end(&op).wrapping_sub(end(o)).max(0);
+                    op.offset = end(&op) - kept;
+                    op.len = kept as u32;
+                }
+            }
+            self.ops[n] = op;
+        }
+        self.ops.retain(|o| o.kind != Kind::Forget || o.len > 0);
+    }
+
     /// Adds a part of an access, to the check of the same access if that is the last thing done.
     fn add(&mut self, mut op: QuickOp, plain: Kind, checked: Kind) {
         op.kind = plain;
         if plain == Kind::Test && self.is_written(&op) {
             return;
         }
-        // Bytes of one operand are often named one by one.
-        if plain == Kind::Test
-            && let Some(last) = self.ops.last_mut()
-            && matches!(last.kind, Kind::Test | Kind::CheckedTest)
-            && last.insn == op.insn
-            && (last.base, last.index, last.scale) == (op.base, op.index, op.scale)
-            && last.offset.wrapping_add(i64::from(last.len)) == op.offset
-            && last.len + op.len <= 8
-        {
-            last.len += op.len;
+        if plain == Kind::Test && self.widen_test(&op) {
             return;
         }
         if let Some(last) = self.ops.last_mut()
@@ -557,21 +614,27 @@ impl Maker {
             .map(|to| (*to, self.map[*to as usize]))
             .filter(|(to, value)| to != value)
             .collect();
-        let overwritten = |u: u16| changed.iter().any(|(to, _)| *to == u);
+        let mut left = changed;
         let mut out = Vec::new();
-        let mut late = Vec::new();
-        for (to, value) in &changed {
-            if *value < ZERO && overwritten(*value) {
-                let kept = self.next;
-                self.next += 1;
-                self.usable &= usize::from(self.next) < ROOM;
-                out.push((kept, *value));
-                late.push((*to, kept));
-            } else {
-                late.push((*to, *value));
+        while let Some((first, _)) = left.first().copied() {
+            // One that nobody has to read any more.
+            let free = left.iter().position(|(to, _)| {
+                let mut others = left.iter().filter(|(other, _)| other != to);
+                others.all(|(_, value)| value != to)
+            });
+            if let Some(n) = free {
+                out.push(left.remove(n));
+                continue;
+            }
+            // They go round in a circle.
+            let kept = self.next;
+            self.next += 1;
+            self.usable &= usize::from(self.next) < ROOM;
+            out.push((kept, first));
+            for (_, value) in left.iter_mut().filter(|(_, value)| *value == first) {
+                *value = kept;
             }
         }
-        out.extend(late);
         out
     }
 }

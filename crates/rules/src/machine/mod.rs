@@ -315,7 +315,7 @@ impl Machine {
             names: Vec::new(),
             unnamed_calls: FxHashSet::default(),
             variables: variables::Table::default(),
-            heap: Heap::default(),
+            heap: Heap::new()?,
             calls: Vec::new(),
             memory: Shadow::new()?,
             thread: 0,
