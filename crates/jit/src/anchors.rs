@@ -95,7 +95,8 @@ fn is_near(op: &Op) -> bool {
         | Kind::Select
         | Kind::Constant
         | Kind::Variable
-        | Kind::Name => false,
+        | Kind::Name
+        | Kind::Return => false,
         Kind::Forget => op.len.is_multiple_of(8) && op.len / 8 <= MOST_FORGOTTEN,
         _ => true,
     };

@@ -167,21 +167,36 @@ pub(crate) fn open(way: &Way, shape: u32, ip: u64, exits: &Exits) -> Option<(Vec
         0 => back,
         _ => m.late(Late::Tainted { back }),
     };
-    m.anchors = anchors::of(way);
-    if !m.anchors.is_empty() {
-        let plain = m.a.label();
-        for n in 0..m.anchors.len() {
-            m.anchor(n, plain);
-        }
-        m.body(shape);
-        // The same for pointers that are not as they usually are.
-        m.anchors.clear();
-        m.a.set(plain);
-    }
-    m.body(shape);
+    m.bodies(shape);
     m.lay_late();
     let entry = m.a.place(tainted)?;
     Some((m.a.finish()?, entry))
+}
+
+/// The code of a trace, which is entered at its first record while nothing is unwritten in any register. What comes is
+/// on the tape already: if it is not the trace, `otherwise` is the code for the first record.
+pub(crate) fn trace(
+    way: &Way,
+    shape: u32,
+    number: u32,
+    ip: u64,
+    exits: &Exits,
+    otherwise: u64,
+) -> Option<Vec<u8>> {
+    let mut m = Maker::new(way, ip, exits);
+    (m.shape, m.trace) = (shape, Some(number));
+    let (last, _) = way.start(way.more.len());
+    m.a.lea(rax, rbp + last);
+    m.a.cmp(rax, field(at::END));
+    m.a.jae(otherwise);
+    for (n, part) in way.more.iter().enumerate() {
+        let (start, _) = way.start(n + 1);
+        m.a.cmp(dword(rbp + start), part.shape);
+        m.a.jne(otherwise);
+    }
+    m.bodies(way.more.last()?.shape);
+    m.lay_late();
+    m.a.finish()
 }
 
 /// The code of a way that is not looked into.
@@ -209,6 +224,9 @@ struct Maker<'a> {
     held: Held,
     /// The number of the operation at hand.
     now: usize,
+    /// Of a trace: the shape of its first record, and its number.
+    shape: u32,
+    trace: Option<u32>,
 }
 
 /// Registers of anchors and of units that are held.
@@ -224,7 +242,25 @@ impl<'a> Maker<'a> {
             anchors: Vec::new(),
             held: Held::default(),
             now: 0,
+            shape: 0,
+            trace: None,
         }
+    }
+
+    /// All that the way does, with what is found together and without. `shape` is that of its last record.
+    fn bodies(&mut self, shape: u32) {
+        self.anchors = anchors::of(self.way);
+        if !self.anchors.is_empty() {
+            let plain = self.a.label();
+            for n in 0..self.anchors.len() {
+                self.anchor(n, plain);
+            }
+            self.body(shape);
+            // The same for pointers that are not as they usually are.
+            self.anchors.clear();
+            self.a.set(plain);
+        }
+        self.body(shape);
     }
 
     /// All that the way does.
@@ -259,10 +295,14 @@ impl<'a> Maker<'a> {
 
     /// Stops if a return is of interest.
     fn returns(&mut self, slot: Quick) {
+        let out = self.out(RETURN, self.way.more.len());
+        self.returns_to(slot, out)
+    }
+
+    fn returns_to(&mut self, slot: Quick, out: Label) {
         self.quick(rax, slot);
         self.a.cmp(rax, field(at::SLOT));
-        let out = self.out(RETURN);
-        self.a.jae(out);
+        self.a.jae(out)
     }
 
     /// A function is asked for by name.
@@ -272,10 +312,10 @@ impl<'a> Maker<'a> {
         self.a.mov(field(at::NAMED_AT), rcx)
     }
 
-    /// On to the next record.
-    fn next(&mut self, shape: u32) {
+    /// Takes rsp and rbp to where they are.
+    fn stack(&mut self, stack: Option<Quick>, frame: Option<Quick>) {
         let moves = |q: Option<Quick>, from: u8| q.filter(|q| (q.at, q.offset) != (from, 0));
-        match (moves(self.way.rsp, 1), moves(self.way.rbp, 2)) {
+        match (moves(stack, 1), moves(frame, 2)) {
             (Some(stack), Some(frame)) => {
                 self.quick(rax, stack);
                 self.quick(r14, frame);
@@ -285,9 +325,15 @@ impl<'a> Maker<'a> {
             (None, Some(frame)) => self.quick(r14, frame),
             (None, None) => {}
         }
+    }
+
+    /// On to the next record.
+    fn next(&mut self, shape: u32) {
+        self.stack(self.way.rsp, self.way.rbp);
+        let (len, steps) = self.way.start(self.way.more.len() + 1);
         self.a.mov(dword(rbx + at::LAST), shape);
-        self.a.add(rdi, i32::from(self.way.executed));
-        self.a.add(rbp, self.way.record_len() as i32);
+        self.a.add(rdi, steps);
+        self.a.add(rbp, len as i32);
         dispatch(&mut self.a, self.exits.end, self.exits.before)
     }
 
@@ -315,8 +361,8 @@ impl<'a> Maker<'a> {
             2 => self.a.mov(to, r14),
             FS => self.a.mov(to, field(at::FS_BASE)),
             n => {
-                let n = usize::from(n) - FIRST_VALUE;
-                self.a.mov(to, qword(rbp + (4 + 8 * n)))
+                let at = self.way.offset(usize::from(n) - FIRST_VALUE);
+                self.a.mov(to, qword(rbp + at))
             }
         }
     }
@@ -414,6 +460,11 @@ impl<'a> Maker<'a> {
             }
             Kind::Variable => return self.variable(op),
             Kind::Name => return self.name(op),
+            Kind::Return => {
+                let (at, offset) = (op.base, op.offset);
+                let fail = self.fail(op.insn);
+                return self.returns_to(Quick { at, offset }, fail);
+            }
             _ => {}
         }
         let near = anchors::near(&self.anchors, op);

@@ -13,6 +13,9 @@ use crate::ways::{Kind, LONGEST, ROOM, Variable, Way};
 /// Units before those of the x87 and mask registers.
 const APART: usize = 288;
 
+/// No trace.
+const NO_TRACE: u32 = u32::MAX;
+
 /// No function: none was asked for by name.
 pub const UNNAMED: u32 = u32::MAX;
 
@@ -63,6 +66,9 @@ pub struct Registers {
     kept: [u64; 4],
     /// To make several cells unwritten at once.
     unwritten: [Cell; 4],
+    /// The trace that was left, and at which of its records.
+    trace: u32,
+    part_of_trace: u32,
     part: usize,
     store: usize,
     forget: usize,
@@ -103,6 +109,8 @@ impl Default for Registers {
             answer: Cell::PLAIN,
             resume: 0,
             kept: [0; 4],
+            trace: NO_TRACE,
+            part_of_trace: 0,
             part: part as *const () as usize,
             store: store as *const () as usize,
             forget: forget as *const () as usize,
@@ -140,6 +148,8 @@ pub(crate) mod at {
     pub(crate) const RESUME: usize = offset_of!(Registers, resume);
     pub(crate) const KEPT: usize = offset_of!(Registers, kept);
     pub(crate) const UNWRITTEN: usize = offset_of!(Registers, unwritten);
+    pub(crate) const TRACE: usize = offset_of!(Registers, trace);
+    pub(crate) const PART_OF_TRACE: usize = offset_of!(Registers, part_of_trace);
     pub(crate) const PART: usize = offset_of!(Registers, part);
     pub(crate) const STORE: usize = offset_of!(Registers, store);
     pub(crate) const FORGET: usize = offset_of!(Registers, forget);
@@ -167,6 +177,8 @@ pub struct Stopped {
     pub why: Stop,
     pub at: usize,
     pub steps: u64,
+    /// If it was in a trace: its number, and the number of the record in it.
+    pub trace: Option<(u32, u8)>,
 }
 
 pub(crate) const END: u32 = 0;
@@ -231,7 +243,8 @@ impl Code {
 
     /// The way of a shape. It stays unknown where there is no room for it, and if it asks for what is not there.
     pub fn add(&mut self, shape: u32, way: &Way) {
-        if !way.is_sound() || shape as usize >= self.open.len() {
+        let known = (shape as usize) < self.open.len();
+        if !way.is_sound() || !known || !way.more.is_empty() {
             return;
         }
         if way.usable
@@ -239,9 +252,7 @@ impl Code {
         {
             self.clean[shape as usize] = at;
             self.open[shape as usize] = entry;
-            for op in way.ops.iter().filter(|o| o.kind == Kind::Variable) {
-                self.variables = self.variables.max(op.checked as usize + 1);
-            }
+            self.count_variables(way);
         }
         if way.handed.is_none()
             && let Some((at, ())) = self.put(|ip, exits| {
@@ -250,6 +261,30 @@ impl Code {
             })
         {
             self.closed[shape as usize] = at;
+        }
+    }
+
+    /// A trace that begins with records of a shape, by the number that is said where it is left. Those that were added
+    /// last are tried first. False if it cannot be gone.
+    pub fn add_trace(&mut self, shape: u32, number: u32, way: &Way) -> bool {
+        let known = (shape as usize) < self.clean.len() && !way.more.is_empty();
+        if !known || !way.usable || !way.is_sound() {
+            return false;
+        }
+        let otherwise = self.clean[shape as usize];
+        let made = self.put(|ip, exits| {
+            let code = assemble::trace(way, shape, number, ip, exits, otherwise)?;
+            Some((code, ()))
+        });
+        let Some((at, ())) = made else { return false };
+        self.clean[shape as usize] = at;
+        self.count_variables(way);
+        true
+    }
+
+    fn count_variables(&mut self, way: &Way) {
+        for op in way.ops.iter().filter(|o| o.kind == Kind::Variable) {
+            self.variables = self.variables.max(op.checked as usize + 1);
         }
     }
 
@@ -291,6 +326,7 @@ impl Code {
             why: Stop::End,
             at,
             steps: 0,
+            trace: None,
         };
         let far = end.min(records.len().saturating_sub(LONGEST));
         if at < far {
@@ -322,6 +358,7 @@ impl Code {
         assert!(stopped.at <= end && end + LONGEST <= records.len());
         let range = records.as_ptr_range();
         let mut enter = self.exits.enter;
+        registers.trace = NO_TRACE;
         let mut at = range.start.wrapping_add(stopped.at);
         let why = loop {
             let (bounds, variables) = (keeper.bounds(), keeper.variables());
@@ -346,6 +383,8 @@ impl Code {
             (registers.answer, registers.slot) =
                 keeper.variable(registers.address, registers.asked, steps);
         };
+        let part = registers.part_of_trace as u8;
+        stopped.trace = (registers.trace != NO_TRACE).then_some((registers.trace, part));
         stopped.at = registers.record as usize - range.start as usize;
         stopped.why = match why {
             END => Stop::End,

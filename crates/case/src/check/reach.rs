@@ -77,7 +77,9 @@ impl Live {
                 continue;
             }
             for table in begin >> (GRAIN_BITS + TABLE_BITS)..=end >> (GRAIN_BITS + TABLE_BITS) {
-                tables.entry(table).or_insert_with(|| grains(&blocks, table));
+                tables
+                    .entry(table)
+                    .or_insert_with(|| grains(&blocks, table));
             }
         }
         Live {

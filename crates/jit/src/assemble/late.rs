@@ -9,8 +9,12 @@ use crate::emit::*;
 use crate::run::{ASK, FAILED, at};
 
 pub(super) enum Late {
-    /// The code stops. What only registers hold is put where it belongs.
-    Out { why: u32, dirty: Vec<(R64, u16)> },
+    /// The code stops, at some record of a trace. What only registers hold is put where it belongs.
+    Out {
+        why: u32,
+        part: usize,
+        dirty: Vec<(R64, u16)>,
+    },
     /// Bytes at rcx are looked at one by one. If all were written, it goes on with nothing known of them.
     Part { len: u32, fail: Label, back: Label },
     /// Something is unwritten in some register; perhaps in none that is read.
@@ -28,7 +32,7 @@ pub(super) enum Late {
     /// It is not known what a pointer to the variable at rcx is; whoever runs the code says it in rax.
     Ask {
         variable: u32,
-        insn: u8,
+        insn: u16,
         back: Label,
     },
 }
@@ -49,19 +53,39 @@ impl Maker<'_> {
         label
     }
 
-    /// Stops the code.
-    pub(super) fn out(&mut self, why: u32) -> Label {
+    /// Stops the code at a record of a trace.
+    pub(super) fn out(&mut self, why: u32, part: usize) -> Label {
         let dirty = self.held.dirty();
-        let same = |(_, l): &&(Label, Late)| matches!(l, Late::Out { why: w, dirty: d } if *w == why && *d == dirty);
+        let same = |(_, l): &&(Label, Late)| matches!(l, Late::Out { why: w, part: p, dirty: d } if (*w, *p) == (why, part) && *d == dirty);
         if let Some((label, _)) = self.late.iter().find(same) {
             return *label;
         }
-        self.late(Late::Out { why, dirty })
+        self.late(Late::Out { why, part, dirty })
     }
 
     /// Stops the code before an instruction.
-    pub(super) fn fail(&mut self, insn: u8) -> Label {
-        self.out(FAILED + u32::from(insn))
+    pub(super) fn fail(&mut self, insn: u16) -> Label {
+        self.out(FAILED + u32::from(insn & 0xff), usize::from(insn >> 8))
+    }
+
+    /// Takes all that is known of the place in the tape to a record of a trace.
+    fn arrive(&mut self, part: usize) {
+        if let Some(n) = part.checked_sub(1) {
+            let p = self.way.more[n];
+            self.stack(Some(p.rsp), Some(p.rbp));
+            let before = match n.checked_sub(1) {
+                None => self.shape,
+                Some(n) => self.way.more[n].shape,
+            };
+            let (len, steps) = self.way.start(part);
+            self.a.mov(dword(rbx + at::LAST), before);
+            self.a.add(rdi, steps);
+            self.a.add(rbp, len as i32);
+        }
+        if let Some(number) = self.trace {
+            self.a.mov(dword(rbx + at::TRACE), number);
+            self.a.mov(dword(rbx + at::PART_OF_TRACE), part as u32);
+        }
     }
 
     pub(super) fn late_code(&mut self, late: Late) {
@@ -87,12 +111,13 @@ impl Maker<'_> {
                 self.a.mov(field(at::TABLE), rax);
                 self.a.jmp(back)
             }
-            Late::Out { why, dirty } => {
+            Late::Out { why, part, dirty } => {
                 for (register, n) in dirty {
                     a.mov(unit(n), register);
                 }
-                a.mov(eax, why);
-                a.jmp(self.exits.leave)
+                self.arrive(part);
+                self.a.mov(eax, why);
+                self.a.jmp(self.exits.leave)
             }
             Late::Part { len, fail, back } => {
                 let one_by_one = a.label();
@@ -159,7 +184,8 @@ impl Maker<'_> {
             } => {
                 a.mov(field(at::ADDRESS), rcx);
                 a.mov(dword(rbx + at::ASKED), variable);
-                a.mov(dword(rbx + at::INSN), u32::from(insn));
+                let (_, before) = way.start(usize::from(insn >> 8));
+                a.mov(dword(rbx + at::INSN), before + u32::from(insn & 0xff));
                 a.lea_label(rax, back);
                 a.mov(field(at::RESUME), rax);
                 for (n, anchor) in ANCHORS.into_iter().enumerate() {
