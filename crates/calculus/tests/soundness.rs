@@ -94,7 +94,7 @@ fn rules_fire_exactly_before_errors() {
             }
         }
         let mut state = State::new(p);
-        let mut view = View::default();
+        let mut view = View::new();
         for _ in 0..MOST_STEPS {
             view.update(&state);
             let point = state.point().map(|(point, _)| point);
@@ -178,7 +178,6 @@ fn compiled(transaction: Option<&str>) -> Vec<Checked> {
 }
 
 /// The world as rules see it: what the trace told.
-#[derive(Default)]
 struct View {
     read: usize,
     heap: Heap,
@@ -194,6 +193,18 @@ const ROOM: u64 = 0x1_0000;
 const STACK: u64 = 0x7000_0000_0000;
 
 impl View {
+    fn new() -> View {
+        View {
+            read: 0,
+            heap: Heap::new().expect("addresses"),
+            ids: BTreeMap::new(),
+            places: BTreeMap::new(),
+            free: Vec::new(),
+            calls: Vec::new(),
+            memory: BTreeMap::new(),
+        }
+    }
+
     fn update(&mut self, state: &State) {
         for t in &state.trace[self.read..] {
             let step = t.time;

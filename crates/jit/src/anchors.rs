@@ -5,7 +5,7 @@ use crate::shadow::REACH;
 use crate::ways::{Kind, Op, Way};
 
 /// Cells that are made unwritten one by one; of more a loop does it.
-pub(crate) const MOST_FORGOTTEN: u32 = 16;
+pub(crate) const MOST_FORGOTTEN: u32 = 64;
 /// Registers for them.
 const MOST: usize = 4;
 /// Accesses are not further from their pointer than this.
@@ -95,7 +95,8 @@ fn is_near(op: &Op) -> bool {
         | Kind::Select
         | Kind::Constant
         | Kind::Variable
-        | Kind::Name => false,
+        | Kind::Name
+        | Kind::Return => false,
         Kind::Forget => op.len.is_multiple_of(8) && op.len / 8 <= MOST_FORGOTTEN,
         _ => true,
     };

@@ -1,7 +1,8 @@
 //! Ways as machine code.
 //!
 //! While it runs: rbx is [`Registers`](crate::Registers), rbp the record, r12 the first cell, r15 what an address
-//! keeps to be that of a cell, r13 and r14 the guest's rsp and rbp, rdi the instructions executed. r8 to r11 are the cells of anchors, and those that
+//! keeps to be that of the cell around it, rsi the bounds of all blocks, r13 and r14 the guest's rsp and rbp, rdi the
+//! instructions executed, ymm0 (or xmm0) cells that were never written. r8 to r11 are the cells of anchors, and those that
 //! are not hold units. Everything else comes and goes within an operation, and an operation that calls Rust code keeps nothing else over the call.
 //!
 //! What happens seldom is put behind the rest of the way (`Late`): it either goes on or stops the code.
@@ -29,6 +30,8 @@ pub(crate) struct Exits {
     pub(crate) end: u64,
     pub(crate) before: u64,
     leave: u64,
+    /// The CPU has vectors of 32 bytes.
+    wide: bool,
 }
 
 pub(crate) struct Fixed {
@@ -39,6 +42,7 @@ pub(crate) struct Fixed {
 /// The way in and the ways out, which are the same for all.
 pub(crate) fn fixed(ip: u64) -> Fixed {
     let saved = [rbx, rbp, r12, r13, r14, r15];
+    let wide = std::arch::is_x86_feature_detected!("avx");
     let mut bytes = Vec::new();
     let mut put = |make: &mut dyn FnMut(&mut Emit)| {
         let at = ip + bytes.len() as u64;
@@ -52,6 +56,9 @@ pub(crate) fn fixed(ip: u64) -> Fixed {
         a.mov(field(at::STEPS), rdi);
         a.mov(field(at::RSP), r13);
         a.mov(field(at::RBP), r14);
+        if wide {
+            a.vzeroupper();
+        }
         a.add(rsp, 8);
         for register in saved.iter().rev() {
             a.pop(*register);
@@ -77,6 +84,7 @@ pub(crate) fn fixed(ip: u64) -> Fixed {
         a.mov(rdi, field(at::STEPS));
         a.mov(r13, field(at::RSP));
         a.mov(r14, field(at::RBP));
+        constants(a, wide);
     };
     let enter = put(&mut |a| {
         come_in(a);
@@ -96,6 +104,7 @@ pub(crate) fn fixed(ip: u64) -> Fixed {
         end,
         before,
         leave,
+        wide,
     };
     Fixed { bytes, exits }
 }
@@ -112,6 +121,16 @@ fn dispatch(a: &mut Emit, end: u64, before: u64) {
     a.jmp_through(rcx + rax * 8)
 }
 
+/// What stays in registers that Rust code does not keep.
+fn constants(a: &mut Emit, wide: bool) {
+    a.mov(rsi, field(at::BOUNDS));
+    let cells = rbx + at::UNWRITTEN;
+    match wide {
+        true => a.load_ymm0(cells),
+        false => a.load_xmm0(cells),
+    }
+}
+
 fn field(offset: usize) -> Operand {
     qword(rbx + offset)
 }
@@ -121,14 +140,18 @@ fn unit(n: u16) -> Operand {
 }
 
 /// Calls Rust code, with what `arguments` puts into registers. It may lose the anchors.
-fn call(a: &mut Emit, routine: usize, arguments: impl FnOnce(&mut Emit)) {
+fn call(a: &mut Emit, wide: bool, routine: usize, arguments: impl FnOnce(&mut Emit)) {
     for register in ANCHORS {
         a.push(register);
+    }
+    if wide {
+        a.vzeroupper();
     }
     a.mov(field(at::STEPS), rdi);
     arguments(a);
     a.call_through(rbx + routine);
     a.mov(rdi, field(at::STEPS));
+    constants(a, wide);
     for register in ANCHORS.iter().rev() {
         a.pop(*register);
     }
@@ -144,21 +167,36 @@ pub(crate) fn open(way: &Way, shape: u32, ip: u64, exits: &Exits) -> Option<(Vec
         0 => back,
         _ => m.late(Late::Tainted { back }),
     };
-    m.anchors = anchors::of(way);
-    if !m.anchors.is_empty() {
-        let plain = m.a.label();
-        for n in 0..m.anchors.len() {
-            m.anchor(n, plain);
-        }
-        m.body(shape);
-        // The same for pointers that are not as they usually are.
-        m.anchors.clear();
-        m.a.set(plain);
-    }
-    m.body(shape);
+    m.bodies(shape);
     m.lay_late();
     let entry = m.a.place(tainted)?;
     Some((m.a.finish()?, entry))
+}
+
+/// The code of a trace, which is entered at its first record while nothing is unwritten in any register. What comes is
+/// on the tape already: if it is not the trace, `otherwise` is the code for the first record.
+pub(crate) fn trace(
+    way: &Way,
+    shape: u32,
+    number: u32,
+    ip: u64,
+    exits: &Exits,
+    otherwise: u64,
+) -> Option<Vec<u8>> {
+    let mut m = Maker::new(way, ip, exits);
+    (m.shape, m.trace) = (shape, Some(number));
+    let (last, _) = way.start(way.more.len());
+    m.a.lea(rax, rbp + last);
+    m.a.cmp(rax, field(at::END));
+    m.a.jae(otherwise);
+    for (n, part) in way.more.iter().enumerate() {
+        let (start, _) = way.start(n + 1);
+        m.a.cmp(dword(rbp + start), part.shape);
+        m.a.jne(otherwise);
+    }
+    m.bodies(way.more.last()?.shape);
+    m.lay_late();
+    m.a.finish()
 }
 
 /// The code of a way that is not looked into.
@@ -186,6 +224,9 @@ struct Maker<'a> {
     held: Held,
     /// The number of the operation at hand.
     now: usize,
+    /// Of a trace: the shape of its first record, and its number.
+    shape: u32,
+    trace: Option<u32>,
 }
 
 /// Registers of anchors and of units that are held.
@@ -201,7 +242,25 @@ impl<'a> Maker<'a> {
             anchors: Vec::new(),
             held: Held::default(),
             now: 0,
+            shape: 0,
+            trace: None,
         }
+    }
+
+    /// All that the way does, with what is found together and without. `shape` is that of its last record.
+    fn bodies(&mut self, shape: u32) {
+        self.anchors = anchors::of(self.way);
+        if !self.anchors.is_empty() {
+            let plain = self.a.label();
+            for n in 0..self.anchors.len() {
+                self.anchor(n, plain);
+            }
+            self.body(shape);
+            // The same for pointers that are not as they usually are.
+            self.anchors.clear();
+            self.a.set(plain);
+        }
+        self.body(shape);
     }
 
     /// All that the way does.
@@ -236,10 +295,14 @@ impl<'a> Maker<'a> {
 
     /// Stops if a return is of interest.
     fn returns(&mut self, slot: Quick) {
+        let out = self.out(RETURN, self.way.more.len());
+        self.returns_to(slot, out)
+    }
+
+    fn returns_to(&mut self, slot: Quick, out: Label) {
         self.quick(rax, slot);
         self.a.cmp(rax, field(at::SLOT));
-        let out = self.out(RETURN);
-        self.a.jae(out);
+        self.a.jae(out)
     }
 
     /// A function is asked for by name.
@@ -249,10 +312,10 @@ impl<'a> Maker<'a> {
         self.a.mov(field(at::NAMED_AT), rcx)
     }
 
-    /// On to the next record.
-    fn next(&mut self, shape: u32) {
+    /// Takes rsp and rbp to where they are.
+    fn stack(&mut self, stack: Option<Quick>, frame: Option<Quick>) {
         let moves = |q: Option<Quick>, from: u8| q.filter(|q| (q.at, q.offset) != (from, 0));
-        match (moves(self.way.rsp, 1), moves(self.way.rbp, 2)) {
+        match (moves(stack, 1), moves(frame, 2)) {
             (Some(stack), Some(frame)) => {
                 self.quick(rax, stack);
                 self.quick(r14, frame);
@@ -262,9 +325,15 @@ impl<'a> Maker<'a> {
             (None, Some(frame)) => self.quick(r14, frame),
             (None, None) => {}
         }
+    }
+
+    /// On to the next record.
+    fn next(&mut self, shape: u32) {
+        self.stack(self.way.rsp, self.way.rbp);
+        let (len, steps) = self.way.start(self.way.more.len() + 1);
         self.a.mov(dword(rbx + at::LAST), shape);
-        self.a.add(rdi, i32::from(self.way.executed));
-        self.a.add(rbp, self.way.record_len() as i32);
+        self.a.add(rdi, steps);
+        self.a.add(rbp, len as i32);
         dispatch(&mut self.a, self.exits.end, self.exits.before)
     }
 
@@ -292,8 +361,8 @@ impl<'a> Maker<'a> {
             2 => self.a.mov(to, r14),
             FS => self.a.mov(to, field(at::FS_BASE)),
             n => {
-                let n = usize::from(n) - FIRST_VALUE;
-                self.a.mov(to, qword(rbp + (4 + 8 * n)))
+                let at = self.way.offset(usize::from(n) - FIRST_VALUE);
+                self.a.mov(to, qword(rbp + at))
             }
         }
     }
@@ -375,8 +444,8 @@ impl<'a> Maker<'a> {
 
     /// The cell that rcx is in. Keeps rcx.
     fn cell_around(&mut self) -> Address {
-        self.a.mov(rdx, field(at::CELLS));
-        self.a.and(rdx, rcx);
+        self.a.mov(rdx, rcx);
+        self.a.and(rdx, r15);
         r12 + rdx
     }
 
@@ -391,6 +460,11 @@ impl<'a> Maker<'a> {
             }
             Kind::Variable => return self.variable(op),
             Kind::Name => return self.name(op),
+            Kind::Return => {
+                let (at, offset) = (op.base, op.offset);
+                let fail = self.fail(op.insn);
+                return self.returns_to(Quick { at, offset }, fail);
+            }
             _ => {}
         }
         let near = anchors::near(&self.anchors, op);
@@ -465,16 +539,19 @@ impl<'a> Maker<'a> {
         // The block's number is above eight bits that are zero, and its bounds are 16 bytes.
         a.shr(rax, 4);
         a.hop(If::Zero, inside);
-        a.cmp(rax, field(at::BLOCKS));
-        a.jae(fail);
-        a.add(rax, field(at::BOUNDS));
-        a.lea(rdx, rcx + op.checked_at);
-        a.sub(rdx, qword(rax + 0));
-        a.mov(rax, qword(rax + 8));
+        let (begin, end) = (qword(rsi + rax), qword(rsi + rax + 8u32));
         // At least one byte is checked, so a block of none has nothing inside.
-        a.sub(rax, op.checked as i32);
-        a.jb(fail);
-        a.cmp(rdx, rax);
+        if op.checked_at == 0 {
+            a.cmp(rcx, begin);
+            a.jb(fail);
+            a.lea(rdx, rcx + op.checked as i32);
+        } else {
+            a.lea(rdx, rcx + op.checked_at);
+            a.cmp(rdx, begin);
+            a.jb(fail);
+            a.add(rdx, op.checked as i32);
+        }
+        a.cmp(rdx, end);
         a.ja(fail);
         a.set(inside);
     }
@@ -557,18 +634,29 @@ impl<'a> Maker<'a> {
         self.a.set(back);
     }
 
-    /// Cells in a row become unwritten, two at a time.
+    /// Cells in a row become unwritten, four or two at a time.
     fn unwrite(&mut self, first: Address, cells: u32) {
-        let a = &mut self.a;
-        if cells > 1 {
-            a.load_xmm0(rbx + at::UNWRITTEN);
-        }
-        for n in 0..cells / 2 {
-            a.store_xmm0(first + 16 * n);
-        }
-        match cells % 2 {
-            0 => {}
-            _ => a.mov(qword(first + 8 * (cells - 1)), 0xff),
+        let (a, wide) = (&mut self.a, self.exits.wide);
+        let mut done = 0;
+        while done < cells {
+            let at = first + 8 * done;
+            done += match cells - done {
+                4.. if wide => {
+                    a.store_ymm0(at);
+                    4
+                }
+                2.. => {
+                    match wide {
+                        true => a.store_low_ymm0(at),
+                        false => a.store_xmm0(at),
+                    }
+                    2
+                }
+                _ => {
+                    a.mov(qword(at), 0xff);
+                    1
+                }
+            };
         }
     }
 
@@ -653,10 +741,11 @@ impl<'a> Maker<'a> {
             at: op.base,
             offset: op.offset,
         };
-        self.quick(rsi, condition);
+        self.quick(rcx, condition);
+        self.a.test(cl, 1);
+        // Moves leave the outcome alone.
         self.value(rax, op.pointer);
         self.value(rcx, op.other);
-        self.a.test(sil, 1);
         self.a.cmov(If::Zero, rax, rcx);
         self.made(op.value)
     }

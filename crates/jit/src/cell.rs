@@ -9,12 +9,20 @@ pub const NONE: BlockId = BlockId(0);
 /// The distance between two blocks: no pointer, and what is computed from it may point anywhere.
 pub const DIFFERENCE: BlockId = BlockId(1);
 
-/// Where a pointer into a block may lead.
+/// Where a pointer into a block may lead: from one address on, up to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct Bounds {
     pub begin: u64,
-    pub len: u64,
+    pub end: u64,
+}
+
+impl Bounds {
+    pub const ANYWHERE: Bounds = Bounds {
+        begin: 0,
+        end: u64::MAX,
+    };
+    pub const NOWHERE: Bounds = Bounds { begin: 0, end: 0 };
 }
 
 /// One cell of memory, or a register's eight bytes: a word, so that it is read and written at once. The number

@@ -42,10 +42,12 @@ pub(crate) const r15: R64 = R64(15);
 pub(crate) const eax: R32 = R32(0);
 pub(crate) const ecx: R32 = R32(1);
 pub(crate) const edx: R32 = R32(2);
+#[cfg(test)]
 pub(crate) const esi: R32 = R32(6);
 pub(crate) const edi: R32 = R32(7);
 pub(crate) const al: R8 = R8(0);
 pub(crate) const cl: R8 = R8(1);
+#[cfg(test)]
 pub(crate) const sil: R8 = R8(6);
 
 /// A place in memory: `base + index * scale + offset`.
@@ -511,6 +513,35 @@ impl Emit {
     /// 16 bytes of xmm0.
     pub(crate) fn store_xmm0(&mut self, to: Address) {
         self.form(false, &[0x0f, 0x11], 0, Place::Memory(to));
+    }
+
+    /// 32 bytes to ymm0.
+    pub(crate) fn load_ymm0(&mut self, from: Address) {
+        self.vector(true, 0x10, from);
+    }
+
+    /// 32 bytes of ymm0.
+    pub(crate) fn store_ymm0(&mut self, to: Address) {
+        self.vector(true, 0x11, to);
+    }
+
+    /// Its lower 16 bytes, in the form that goes with the others.
+    pub(crate) fn store_low_ymm0(&mut self, to: Address) {
+        self.vector(false, 0x11, to);
+    }
+
+    /// `vmovups` of ymm0 or xmm0.
+    fn vector(&mut self, wide: bool, opcode: u8, m: Address) {
+        let high = |r: R64| r.0 >> 3;
+        let index = m.index.map_or(0, |i| high(i.0));
+        let registers = 0xe1 & !(index << 6) & !(high(m.base) << 5);
+        self.put(&[0xc4, registers, 0x78 | u8::from(wide) << 2, opcode]);
+        self.memory(0, m);
+    }
+
+    /// Has the upper halves of vectors of 32 bytes zeroed, which others expect.
+    pub(crate) fn vzeroupper(&mut self) {
+        self.put(&[0xc5, 0xf8, 0x77]);
     }
 
     fn distance(&mut self, to: Target) {

@@ -14,6 +14,7 @@
 
 mod anchors;
 mod assemble;
+mod bounds;
 mod cell;
 mod emit;
 mod region;
@@ -21,7 +22,8 @@ mod run;
 mod shadow;
 mod ways;
 
+pub use bounds::BoundsTable;
 pub use cell::{Arith, BlockId, Bounds, Cell, DIFFERENCE, NONE, arithmetic};
 pub use run::{Code, Keeper, Registers, Stop, Stopped, UNNAMED};
 pub use shadow::Shadow;
-pub use ways::{FIRST_VALUE, FS, Kind, Op, Quick, ROOM, Variable, Way};
+pub use ways::{FIRST_VALUE, FS, Kind, MOST_PARTS, Op, Part, Quick, ROOM, Variable, Way};

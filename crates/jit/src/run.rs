@@ -4,6 +4,7 @@ use std::io;
 use std::mem::offset_of;
 
 use crate::assemble::{self, Exits, Fixed};
+use crate::bounds::BoundsTable;
 use crate::cell::{Arith, BlockId, Bounds, Cell, NONE, arithmetic};
 use crate::region::Region;
 use crate::shadow::{MASK, Shadow};
@@ -11,6 +12,9 @@ use crate::ways::{Kind, LONGEST, ROOM, Variable, Way};
 
 /// Units before those of the x87 and mask registers.
 const APART: usize = 288;
+
+/// No trace.
+const NO_TRACE: u32 = u32::MAX;
 
 /// No function: none was asked for by name.
 pub const UNNAMED: u32 = u32::MAX;
@@ -50,7 +54,6 @@ pub struct Registers {
     /// The table to go by while nothing is unwritten in any register.
     clean: *const u64,
     bounds: *const Bounds,
-    blocks: u64,
     memory: *mut Shadow,
     variables: *const Variable,
     /// A question: which variable, at which address, and for which instruction.
@@ -61,10 +64,11 @@ pub struct Registers {
     /// Where the code that asked goes on, and what it works on.
     resume: u64,
     kept: [u64; 4],
-    /// To make two cells unwritten at once.
-    unwritten: [Cell; 2],
-    /// What the address of a cell keeps of one in it.
-    cells: u64,
+    /// To make several cells unwritten at once.
+    unwritten: [Cell; 4],
+    /// The trace that was left, and at which of its records.
+    trace: u32,
+    part_of_trace: u32,
     part: usize,
     store: usize,
     forget: usize,
@@ -79,8 +83,7 @@ impl Default for Registers {
         Registers {
             units: [Cell::PLAIN; ROOM],
             _apart: [0; APART],
-            unwritten: [Cell::UNWRITTEN; 2],
-            cells: MASK & !7,
+            unwritten: [Cell::UNWRITTEN; 4],
             tainted: 0,
             telling: 0,
             rsp: 0,
@@ -98,7 +101,6 @@ impl Default for Registers {
             table: std::ptr::null(),
             clean: std::ptr::null(),
             bounds: std::ptr::null(),
-            blocks: 0,
             memory: std::ptr::null_mut(),
             variables: std::ptr::null(),
             address: 0,
@@ -107,6 +109,8 @@ impl Default for Registers {
             answer: Cell::PLAIN,
             resume: 0,
             kept: [0; 4],
+            trace: NO_TRACE,
+            part_of_trace: 0,
             part: part as *const () as usize,
             store: store as *const () as usize,
             forget: forget as *const () as usize,
@@ -136,7 +140,6 @@ pub(crate) mod at {
     pub(crate) const TABLE: usize = offset_of!(Registers, table);
     pub(crate) const CLEAN: usize = offset_of!(Registers, clean);
     pub(crate) const BOUNDS: usize = offset_of!(Registers, bounds);
-    pub(crate) const BLOCKS: usize = offset_of!(Registers, blocks);
     pub(crate) const VARIABLES: usize = offset_of!(Registers, variables);
     pub(crate) const ADDRESS: usize = offset_of!(Registers, address);
     pub(crate) const ASKED: usize = offset_of!(Registers, asked);
@@ -145,7 +148,8 @@ pub(crate) mod at {
     pub(crate) const RESUME: usize = offset_of!(Registers, resume);
     pub(crate) const KEPT: usize = offset_of!(Registers, kept);
     pub(crate) const UNWRITTEN: usize = offset_of!(Registers, unwritten);
-    pub(crate) const CELLS: usize = offset_of!(Registers, cells);
+    pub(crate) const TRACE: usize = offset_of!(Registers, trace);
+    pub(crate) const PART_OF_TRACE: usize = offset_of!(Registers, part_of_trace);
     pub(crate) const PART: usize = offset_of!(Registers, part);
     pub(crate) const STORE: usize = offset_of!(Registers, store);
     pub(crate) const FORGET: usize = offset_of!(Registers, forget);
@@ -173,6 +177,8 @@ pub struct Stopped {
     pub why: Stop,
     pub at: usize,
     pub steps: u64,
+    /// If it was in a trace: its number, and the number of the record in it.
+    pub trace: Option<(u32, u8)>,
 }
 
 pub(crate) const END: u32 = 0;
@@ -188,7 +194,7 @@ pub(crate) const HANDED: u32 = 512;
 /// What code works on that grows while it runs.
 pub trait Keeper {
     /// Where pointers into each block may lead.
-    fn bounds(&self) -> &[Bounds];
+    fn bounds(&self) -> &BoundsTable;
 
     /// Where each variable of the function that runs is, by number.
     fn variables(&self) -> &[Variable];
@@ -237,7 +243,8 @@ impl Code {
 
     /// The way of a shape. It stays unknown where there is no room for it, and if it asks for what is not there.
     pub fn add(&mut self, shape: u32, way: &Way) {
-        if !way.is_sound() || shape as usize >= self.open.len() {
+        let known = (shape as usize) < self.open.len();
+        if !way.is_sound() || !known || !way.more.is_empty() {
             return;
         }
         if way.usable
@@ -245,9 +252,7 @@ impl Code {
         {
             self.clean[shape as usize] = at;
             self.open[shape as usize] = entry;
-            for op in way.ops.iter().filter(|o| o.kind == Kind::Variable) {
-                self.variables = self.variables.max(op.checked as usize + 1);
-            }
+            self.count_variables(way);
         }
         if way.handed.is_none()
             && let Some((at, ())) = self.put(|ip, exits| {
@@ -256,6 +261,30 @@ impl Code {
             })
         {
             self.closed[shape as usize] = at;
+        }
+    }
+
+    /// A trace that begins with records of a shape, by the number that is said where it is left. Those that were added
+    /// last are tried first. False if it cannot be gone.
+    pub fn add_trace(&mut self, shape: u32, number: u32, way: &Way) -> bool {
+        let known = (shape as usize) < self.clean.len() && !way.more.is_empty();
+        if !known || !way.usable || !way.is_sound() {
+            return false;
+        }
+        let otherwise = self.clean[shape as usize];
+        let made = self.put(|ip, exits| {
+            let code = assemble::trace(way, shape, number, ip, exits, otherwise)?;
+            Some((code, ()))
+        });
+        let Some((at, ())) = made else { return false };
+        self.clean[shape as usize] = at;
+        self.count_variables(way);
+        true
+    }
+
+    fn count_variables(&mut self, way: &Way) {
+        for op in way.ops.iter().filter(|o| o.kind == Kind::Variable) {
+            self.variables = self.variables.max(op.checked as usize + 1);
         }
     }
 
@@ -297,6 +326,7 @@ impl Code {
             why: Stop::End,
             at,
             steps: 0,
+            trace: None,
         };
         let far = end.min(records.len().saturating_sub(LONGEST));
         if at < far {
@@ -328,23 +358,22 @@ impl Code {
         assert!(stopped.at <= end && end + LONGEST <= records.len());
         let range = records.as_ptr_range();
         let mut enter = self.exits.enter;
+        registers.trace = NO_TRACE;
         let mut at = range.start.wrapping_add(stopped.at);
         let why = loop {
             let (bounds, variables) = (keeper.bounds(), keeper.variables());
             assert!(variables.len() >= self.variables);
             registers.bounds = bounds.as_ptr();
-            // Code has numbers times 16, and perhaps something below.
-            registers.blocks = (16 * bounds.len() as u64).saturating_sub(15);
             registers.variables = variables.as_ptr();
             registers.end = range.start.wrapping_add(end);
             registers.memory = memory;
             // SAFETY: the code there was made for this signature, and by `assemble`, which sees to it that only what
             // was set above and by the caller is touched: records that begin before their end, units below ROOM,
-            // bounds and variables below their number, and cells that there are. After a question
-            // it goes on where the code that asked has left off, at the same record.
+            // variables below their number, and bounds and cells, of which there are as many as it can ask for. After a
+            // question it goes on where the code that asked has left off, at the same record.
             let why = unsafe {
                 let enter: Enter = std::mem::transmute(enter as *const ());
-                enter(registers, at, memory.first(), MASK)
+                enter(registers, at, memory.first(), MASK & !7)
             };
             if why != ASK {
                 break why;
@@ -354,6 +383,8 @@ impl Code {
             (registers.answer, registers.slot) =
                 keeper.variable(registers.address, registers.asked, steps);
         };
+        let part = registers.part_of_trace as u8;
+        stopped.trace = (registers.trace != NO_TRACE).then_some((registers.trace, part));
         stopped.at = registers.record as usize - range.start as usize;
         stopped.why = match why {
             END => Stop::End,

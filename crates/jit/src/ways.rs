@@ -3,6 +3,9 @@
 //! Addresses are sums of what is in a *row*: nothing, the stack pointer, the frame pointer, the base of the
 //! thread's segment, and the values of the record. What is known of registers is in *units*; behind those of the
 //! register file are temporaries, which operations fill and others use.
+//!
+//! A *trace* is a way through several records that often follow each other, as in a loop. Its row has the values of all
+//! of them, one record's after the other's.
 
 use crate::cell::{Arith, Cell};
 
@@ -14,6 +17,8 @@ pub const FIRST_VALUE: usize = 4;
 pub(crate) const LONGEST: usize = 4 + 8 * u8::MAX as usize;
 /// Variables have numbers below this.
 const MOST_VARIABLES: u32 = 1 << 16;
+/// Records of a trace.
+pub const MOST_PARTS: usize = 16;
 /// The place of that base.
 pub const FS: u8 = 3;
 
@@ -53,13 +58,15 @@ pub enum Kind {
     Variable,
     /// The function with the number in `checked` is asked for by name; its return address is at the address.
     Name,
+    /// A function returns in the middle of a trace; its return address is at the address.
+    Return,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub struct Op {
     pub kind: Kind,
-    /// The instruction that it belongs to.
-    pub insn: u8,
+    /// The instruction that it belongs to, and above eight bits the number of its record in a trace.
+    pub insn: u16,
     /// The address: two places of the row, a factor and a constant.
     pub base: u8,
     pub index: u8,
@@ -95,12 +102,27 @@ impl Variable {
     };
 }
 
-/// What a record of one shape does.
-#[derive(Clone, Debug)]
-pub struct Way {
+/// A record of a trace that is not its first.
+#[derive(Clone, Copy, Debug)]
+pub struct Part {
+    pub shape: u32,
     pub executed: u8,
     /// Values in the record.
     pub values: u8,
+    /// rsp and rbp where it begins.
+    pub rsp: Quick,
+    pub rbp: Quick,
+}
+
+/// What a record of one shape does, or several in a row.
+#[derive(Clone, Debug)]
+pub struct Way {
+    /// Of the first record.
+    pub executed: u8,
+    /// Values in the first record.
+    pub values: u8,
+    /// Of a trace, the records after the first.
+    pub more: Box<[Part]>,
     /// What is done can be done so. Otherwise the record is only followed while nothing is looked at.
     pub usable: bool,
     pub ops: Box<[Op]>,
@@ -124,21 +146,51 @@ pub struct Way {
 }
 
 impl Way {
-    /// The length of its records.
+    /// The length of its records; of a trace, of its first.
     pub fn record_len(&self) -> usize {
         4 + 8 * usize::from(self.values)
     }
 
+    /// Where a record of a trace begins, and after how many instructions. There is one more than there are: the end.
+    pub(crate) fn start(&self, part: usize) -> (usize, u32) {
+        let before = self.more.iter().take(part.saturating_sub(1));
+        let first = match part {
+            0 => (0, 0),
+            _ => (self.record_len(), u32::from(self.executed)),
+        };
+        before.fold(first, |(at, steps), p| {
+            let len = 4 + 8 * usize::from(p.values);
+            (at + len, steps + u32::from(p.executed))
+        })
+    }
+
+    /// Where a value of the row is in the records.
+    pub(crate) fn offset(&self, value: usize) -> usize {
+        let mut left = value;
+        let values = [self.values].into_iter();
+        let mut at = 0;
+        for n in values.chain(self.more.iter().map(|p| p.values)) {
+            if left < usize::from(n) {
+                break;
+            }
+            left -= usize::from(n);
+            at += 4 + 8 * usize::from(n);
+        }
+        at + 4 + 8 * left
+    }
+
     /// Everything it names is there.
     pub(crate) fn is_sound(&self) -> bool {
-        let row = FIRST_VALUE + usize::from(self.values);
+        let values = self.more.iter().map(|p| usize::from(p.values));
+        let row = FIRST_VALUE + usize::from(self.values) + values.sum::<usize>();
         let place = |n: u8| usize::from(n) < row;
         let unit = |n: u16| usize::from(n) < ROOM;
         let quick = |q: Option<Quick>| q.is_none_or(|q| place(q.at));
         let op = |op: &Op| {
             let parts = op.kind == Kind::Forget || (1..=8).contains(&op.len);
             let addressed = !op.kind.is_access() || parts;
-            place(op.base)
+            usize::from(op.insn >> 8) <= self.more.len()
+                && place(op.base)
                 && place(op.index)
                 && (op.index == 0 || matches!(op.scale, 1 | 2 | 4 | 8))
                 && [op.value, op.pointer, op.other].into_iter().all(unit)
@@ -146,7 +198,11 @@ impl Way {
                 && (op.kind != Kind::Variable || op.checked < MOST_VARIABLES)
                 && addressed
         };
+        let part = |p: &Part| place(p.rsp.at) && place(p.rbp.at);
         self.ops.iter().all(op)
+            && self.more.len() < MOST_PARTS
+            && self.more.iter().all(part)
+            && (self.handed.is_none() || self.more.is_empty())
             && unit(self.zero)
             && self.ends.iter().all(|(a, b)| unit(*a) && unit(*b))
             && self
@@ -170,12 +226,13 @@ impl Kind {
                 | Kind::Constant
                 | Kind::Variable
                 | Kind::Name
+                | Kind::Return
         )
     }
 
     /// The way may be left where this is.
     pub fn may_stop(self) -> bool {
-        self.is_checked() || matches!(self, Kind::Load | Kind::Test)
+        self.is_checked() || matches!(self, Kind::Load | Kind::Test | Kind::Return)
     }
 
     /// It begins with a check.

@@ -8,13 +8,13 @@ const VARIABLES: usize = 1 << 16;
 
 /// Blocks and variables, of which more come as they are asked for.
 struct Kept {
-    bounds: Vec<Bounds>,
+    bounds: BoundsTable,
     variables: Vec<Variable>,
     asked: u32,
 }
 
 impl Keeper for Kept {
-    fn bounds(&self) -> &[Bounds] {
+    fn bounds(&self) -> &BoundsTable {
         &self.bounds
     }
 
@@ -25,10 +25,9 @@ impl Keeper for Kept {
     fn variable(&mut self, address: u64, number: u32, _: u64) -> (Cell, u64) {
         self.asked += 1;
         // They move.
-        self.bounds = self.bounds.clone();
         self.variables = self.variables.clone();
         if self.asked.is_multiple_of(8) {
-            self.bounds.push(Bounds { begin: 0, len: !0 });
+            self.bounds.push(Bounds::ANYWHERE);
         }
         let cell = Cell::new(BlockId(self.asked % 9), 0);
         self.variables[number as usize] = Variable { address, cell };
@@ -70,7 +69,7 @@ impl Random {
         (self.next(3) > 0).then_some(Quick { at, offset })
     }
 
-    fn op(&mut self, row: u64) -> Op {
+    fn op(&mut self, row: u64, parts: u64) -> Op {
         let kinds = [
             Kind::Check,
             Kind::Load,
@@ -91,11 +90,12 @@ impl Random {
             Kind::Forget,
             Kind::Variable,
             Kind::Name,
+            Kind::Return,
         ];
         let kind = kinds[self.next(kinds.len() as u64) as usize];
         Op {
             kind,
-            insn: self.next(64) as u8,
+            insn: (self.next(64) | self.next(parts) << 8) as u16,
             base: self.next(row) as u8,
             index: [0, 0, self.next(row) as u8][self.next(3) as usize],
             scale: 1 << self.next(4),
@@ -118,15 +118,30 @@ impl Random {
         }
     }
 
-    fn way(&mut self) -> Way {
+    /// A way, or one through more records of shapes below a number.
+    fn way(&mut self, more: u64, shapes: u64) -> Way {
         // Now and then it asks for what is not in its record.
         let values = [0, 1, 8, 240][self.next(4) as usize];
-        let row = (4 + values + u64::from(self.next(30) == 0)).min(255);
+        let lengths: Vec<u64> = (0..more)
+            .map(|_| [0, 1, 8][self.next(3) as usize])
+            .collect();
+        let all = values + lengths.iter().sum::<u64>();
+        let row = (4 + all + u64::from(self.next(30) == 0)).min(255);
         Way {
             executed: self.next(64) as u8,
             values: values as u8,
+            more: lengths
+                .iter()
+                .map(|n| Part {
+                    shape: self.next(shapes) as u32,
+                    executed: self.next(64) as u8,
+                    values: *n as u8,
+                    rsp: self.quick(row).unwrap_or(Quick { at: 1, offset: 8 }),
+                    rbp: self.quick(row).unwrap_or(Quick { at: 2, offset: 0 }),
+                })
+                .collect(),
             usable: self.next(10) > 0,
-            ops: (0..self.next(12)).map(|_| self.op(row)).collect(),
+            ops: (0..self.next(12)).map(|_| self.op(row, more + 1)).collect(),
             zero: 300,
             ends: (0..self.next(4))
                 .map(|_| (self.next(300) as u16, self.next(ROOM as u64) as u16))
@@ -135,7 +150,7 @@ impl Random {
             cleans: self.word(),
             leaves: self.word(),
             returns: self.quick(row).zip(self.quick(row)),
-            handed: (self.next(8) == 0).then(|| self.next(70) as u8),
+            handed: (more == 0 && self.next(8) == 0).then(|| self.next(70) as u8),
             rsp: self.quick(row),
             rbp: self.quick(row),
         }
@@ -148,23 +163,33 @@ fn no_way_and_no_tape_leads_astray() {
     let mut code = Code::new().expect("memory for code");
     let mut ways = Vec::new();
     for n in 0..2000 {
-        let way = r.way();
+        let way = r.way(0, 1);
         code.add_shape();
         code.add(n, &way);
         ways.push(way);
     }
+    // Few shapes, so that what they say of the next records is often so.
+    for n in 0..3000 {
+        let way = r.way(1 + n % 3, 8);
+        code.add_trace(r.next(8) as u32, n as u32, &way);
+    }
+    let mut bounds = BoundsTable::new().expect("addresses");
+    (0..5).for_each(|_| bounds.push(Bounds::ANYWHERE));
     let mut kept = Kept {
-        bounds: vec![Bounds { begin: 0, len: !0 }; 5],
+        bounds,
         variables: vec![Variable::ABSENT; VARIABLES],
         asked: 0,
     };
     let mut memory = Shadow::new().expect("addresses");
     let mut registers = Box::new(Registers::default());
-    let mut gone = 0;
+    let (mut gone, mut traces) = (0, 0);
     for _ in 0..2000 {
         let mut tape = Vec::new();
         for _ in 0..r.next(40) {
-            let shape = r.next(ways.len() as u64 + 3) as u32;
+            let shape = match r.next(2) {
+                0 => r.next(8) as u32,
+                _ => r.next(ways.len() as u64 + 3) as u32,
+            };
             tape.extend(shape.to_le_bytes());
             let values = ways.get(shape as usize).map_or(1, |w| w.values);
             for _ in 0..values {
@@ -180,7 +205,9 @@ fn no_way_and_no_tape_leads_astray() {
         let (mut at, end) = (0, tape.len());
         while at < end {
             for unit in registers.units.iter_mut().take(300) {
-                *unit = Cell::new(BlockId(r.next(7) as u32), 0);
+                let any = r.next(1 << 32) as u32;
+                let block = if r.next(16) == 0 { any } else { any % 7 };
+                *unit = Cell::new(BlockId(block), 0);
             }
             let stopped = code.run(
                 &mut registers,
@@ -193,6 +220,7 @@ fn no_way_and_no_tape_leads_astray() {
             );
             assert!(stopped.at >= at);
             gone += stopped.steps;
+            traces += u32::from(stopped.trace.is_some());
             let number = tape.get(stopped.at..stopped.at + 4);
             let shape = number.map(|b| u32::from_le_bytes(b.try_into().expect("four bytes")));
             let way = shape.and_then(|n| ways.get(n as usize));
@@ -200,5 +228,6 @@ fn no_way_and_no_tape_leads_astray() {
         }
     }
     assert!(gone > 10_000, "code was hardly run: {gone} instructions");
+    assert!(traces > 100, "hardly a trace was left: {traces}");
     assert!(kept.asked > 100, "hardly a variable: {}", kept.asked);
 }

@@ -8,6 +8,9 @@ use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
 
+use std::io;
+
+use jit::BoundsTable;
 pub use jit::{BlockId, Bounds, DIFFERENCE, NONE};
 
 #[derive(Clone, Debug)]
@@ -65,9 +68,8 @@ impl Family {
 
 pub struct Heap {
     blocks: Vec<Block>,
-    /// Where a pointer into each block may lead: address of the first byte, number of bytes. Nowhere
-    /// for freed ones, anywhere for those that are none.
-    bounds: Vec<Bounds>,
+    /// Where a pointer into each block may lead: nowhere for freed ones, anywhere for those that are none.
+    bounds: BoundsTable,
     live: BTreeMap<u64, BlockId>,
     /// The latest at each address.
     latest: FxHashMap<u64, BlockId>,
@@ -75,8 +77,12 @@ pub struct Heap {
     first: usize,
 }
 
-impl Default for Heap {
-    fn default() -> Self {
+impl Heap {
+    /// Fails if the system does not set addresses aside for the bounds of all blocks that there can be.
+    pub fn new() -> io::Result<Heap> {
+        let mut bounds = BoundsTable::new()?;
+        bounds.push(Bounds::ANYWHERE);
+        bounds.push(Bounds::ANYWHERE);
         let none = Block {
             begin: 0,
             size: 0,
@@ -86,35 +92,27 @@ impl Default for Heap {
             family: Family::Malloc,
             freed: None,
         };
-        Heap {
+        Ok(Heap {
             blocks: vec![none.clone(), none],
-            bounds: vec![
-                Bounds {
-                    begin: 0,
-                    len: u64::MAX,
-                };
-                2
-            ],
+            bounds,
             live: BTreeMap::new(),
             latest: FxHashMap::default(),
             first: DIFFERENCE.0 as usize + 1,
-        }
+        })
     }
-}
 
-impl Heap {
     pub fn block(&self, id: BlockId) -> &Block {
         &self.blocks[id.0 as usize]
     }
 
     #[inline]
     pub fn bounds(&self, id: BlockId) -> (u64, u64) {
-        let Bounds { begin, len } = self.bounds[id.0 as usize];
-        (begin, len)
+        let Bounds { begin, end } = self.bounds[id.0 as usize];
+        (begin, end - begin)
     }
 
     /// Of all blocks, by number.
-    pub fn all_bounds(&self) -> &[Bounds] {
+    pub fn all_bounds(&self) -> &BoundsTable {
         &self.bounds
     }
 
@@ -137,8 +135,8 @@ impl Heap {
     pub fn add_variable(&mut self, block: Block, before: u64) -> BlockId {
         let id = BlockId(self.blocks.len() as u32);
         self.bounds.push(Bounds {
-            begin: block.begin - before,
-            len: block.size + before,
+            begin: block.begin.saturating_sub(before),
+            end: block.begin.saturating_add(block.size),
         });
         self.blocks.push(block);
         id
@@ -153,7 +151,7 @@ impl Heap {
         // A size of zero still takes a place of its own.
         self.bounds.push(Bounds {
             begin: block.begin,
-            len: block.size,
+            end: block.begin.saturating_add(block.size),
         });
         self.live.insert(block.begin, id);
         self.latest.insert(block.begin, id);
@@ -170,7 +168,7 @@ impl Heap {
         if self.live.get(&block.begin) == Some(&id) {
             self.live.remove(&block.begin);
         }
-        self.bounds[id.0 as usize] = Bounds { begin: 0, len: 0 };
+        self.bounds.set(id, Bounds::NOWHERE);
     }
 
     /// The live block that begins here.

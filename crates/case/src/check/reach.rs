@@ -11,8 +11,10 @@ use rules::eval::Contents;
 use rules::heap::{BlockId, Heap};
 use rustc_hash::FxHashMap;
 
-/// Blocks are looked up by where they are in steps of this.
-const GRAIN_BITS: u32 = 14;
+/// Blocks are looked up by where they are in steps of this: few begin in one.
+const GRAIN_BITS: u32 = 6;
+/// So many steps are in one table.
+const TABLE_BITS: u32 = 14;
 /// A block of more bytes is not looked up so.
 const LARGE: u64 = 1 << 26;
 /// What is read of the guest's memory at a time; blocks lie close together.
@@ -40,37 +42,51 @@ impl Reachable {
 }
 
 /// The blocks that live, in the order of their addresses.
+///
+/// Every word that the guest has is looked up, and most are no pointers: what they are compared with must be found
+/// without a search.
 struct Live {
     blocks: Vec<(u64, u64, BlockId)>,
-    /// For each grain of memory, the first and the last block that reach into it, but for those that reach into
-    /// very many.
-    grains: FxHashMap<u64, (u32, u32)>,
+    /// For each grain of memory, how many blocks begin before its end. There are tables where blocks are, but for those
+    /// that reach into very many.
+    tables: FxHashMap<u64, Box<[u32]>>,
     large: Vec<u32>,
+    /// Nothing is before or behind these.
+    first: u64,
+    last: u64,
 }
 
 impl Live {
     fn of(heap: &Heap, step: u64) -> Live {
-        let mut blocks: Vec<(u64, u64, BlockId)> = heap
+        let blocks = heap
             .all()
             .filter(|(id, _)| heap.lives(*id, step))
             .map(|(id, b)| (b.begin, b.begin.saturating_add(b.size.max(1)), id))
             .collect();
+        Live::over(blocks)
+    }
+
+    /// From where each begins and ends.
+    fn over(mut blocks: Vec<(u64, u64, BlockId)>) -> Live {
         blocks.sort_unstable();
-        let mut grains: FxHashMap<u64, (u32, u32)> = FxHashMap::default();
+        let mut tables: FxHashMap<u64, Box<[u32]>> = FxHashMap::default();
         let mut large = Vec::new();
         for (n, (begin, end, _)) in blocks.iter().enumerate() {
-            let n = n as u32;
             if end - begin > LARGE {
-                large.push(n);
+                large.push(n as u32);
                 continue;
             }
-            for grain in begin >> GRAIN_BITS..=end >> GRAIN_BITS {
-                grains.entry(grain).or_insert((n, n)).1 = n;
+            for table in begin >> (GRAIN_BITS + TABLE_BITS)..=end >> (GRAIN_BITS + TABLE_BITS) {
+                tables
+                    .entry(table)
+                    .or_insert_with(|| grains(&blocks, table));
             }
         }
         Live {
+            first: blocks.first().map_or(u64::MAX, |b| b.0),
+            last: blocks.iter().map(|b| b.1).max().unwrap_or(0),
             blocks,
-            grains,
+            tables,
             large,
         }
     }
@@ -78,19 +94,35 @@ impl Live {
     /// The block that a word points into; one past the end still belongs to it.
     #[inline]
     fn at(&self, word: u64) -> Option<usize> {
+        if word < self.first || word > self.last {
+            return None;
+        }
         let inside = |n: usize| (word <= self.blocks[n].1).then_some(n);
-        if let Some((first, last)) = self.grains.get(&(word >> GRAIN_BITS)) {
-            let first = *first as usize;
-            let near = &self.blocks[first..=*last as usize];
-            let before = near.partition_point(|b| b.0 <= word);
-            if let Some(n) = before.checked_sub(1).and_then(|n| inside(first + n)) {
-                return Some(n);
+        let grain = word >> GRAIN_BITS;
+        if let Some(table) = self.tables.get(&(grain >> TABLE_BITS)) {
+            let mut before = table[(grain & ((1 << TABLE_BITS) - 1)) as usize] as usize;
+            while before > 0 && self.blocks[before - 1].0 > word {
+                before -= 1;
             }
+            return before.checked_sub(1).and_then(inside);
         }
         let begins_before = |n: &u32| self.blocks[*n as usize].0 <= word;
         let n = self.large.partition_point(begins_before).checked_sub(1)?;
         inside(self.large[n] as usize)
     }
+}
+
+/// How many blocks begin before the end of each grain of a table.
+fn grains(blocks: &[(u64, u64, BlockId)], table: u64) -> Box<[u32]> {
+    let first = table << TABLE_BITS;
+    let mut n = blocks.partition_point(|b| b.0 >> GRAIN_BITS < first);
+    let all = (first..first + (1 << TABLE_BITS)).map(|grain| {
+        while blocks.get(n).is_some_and(|b| b.0 >> GRAIN_BITS <= grain) {
+            n += 1;
+        }
+        n as u32
+    });
+    all.collect()
 }
 
 /// The guest's memory, read in large pieces.
@@ -151,7 +183,7 @@ pub(crate) fn reachable(
     user: &AtomicBool,
 ) -> Result<Reachable, guest::Error> {
     let live = Live::of(heap, step);
-    let freed = freed_ranges(heap, step);
+    let blocks = blocks_of(heap, &live, step);
     let mappings = replay.mappings()?;
     let threads = replay.threads();
     let mut found = Reachable::default();
@@ -173,10 +205,6 @@ pub(crate) fn reachable(
         ];
         words.into_iter().for_each(|w| meet(w, &mut todo));
     }
-    let inside = |list: &[(u64, u64)], at: u64| {
-        let n = list.partition_point(|r| r.0 <= at);
-        n > 0 && at < list[n - 1].1
-    };
     let mut buffer = vec![0; 1 << 20];
     for m in mappings.iter().filter(|m| m.protection.write) {
         // What lies below a stack pointer is over.
@@ -192,14 +220,9 @@ pub(crate) fn reachable(
         while at < m.end && !user.load(Ordering::Relaxed) {
             let n = (m.end - at).min(buffer.len() as u64) as usize;
             let got = replay.read(at, &mut buffer[..n]);
-            for (i, word) in buffer[..got].chunks_exact(8).enumerate() {
-                let word = u64::from_le_bytes(word.try_into().expect("eight bytes"));
-                if word < 4096 || live.at(word).is_none() {
-                    continue;
-                }
-                let here = at + 8 * i as u64;
-                let in_block = live.at(here).is_some_and(|n| here < live.blocks[n].1);
-                if !in_block && !inside(&freed, here) {
+            for (from, to) in words_outside(&blocks, at, got as u64 / 8) {
+                for word in buffer[8 * from as usize..8 * to as usize].chunks_exact(8) {
+                    let word = u64::from_le_bytes(word.try_into().expect("eight bytes"));
                     meet(word, &mut todo);
                 }
             }
@@ -226,13 +249,15 @@ pub(crate) fn reachable(
     Ok(found)
 }
 
-/// Memory of blocks that were freed: what is left in it is nobody's.
-fn freed_ranges(heap: &Heap, step: u64) -> Vec<(u64, u64)> {
-    let mut list: Vec<(u64, u64)> = heap
+/// Memory of blocks that live, which has to be reached first, and of those that were freed: what is left in it is
+/// nobody's.
+fn blocks_of(heap: &Heap, live: &Live, step: u64) -> Vec<(u64, u64)> {
+    let freed = heap
         .all()
         .filter(|(_, b)| b.freed.is_some_and(|f| f.step < step))
-        .map(|(_, b)| (b.begin, b.begin.saturating_add(b.size)))
-        .collect();
+        .map(|(_, b)| (b.begin, b.begin.saturating_add(b.size)));
+    let mut list: Vec<(u64, u64)> = freed.collect();
+    list.extend(live.blocks.iter().map(|(begin, end, _)| (*begin, *end)));
     list.sort_unstable();
     let mut out: Vec<(u64, u64)> = Vec::new();
     for (begin, end) in list {
@@ -242,4 +267,103 @@ fn freed_ranges(heap: &Heap, step: u64) -> Vec<(u64, u64)> {
         }
     }
     out
+}
+
+/// Of so many words from an address on, those that do not begin in one of the ranges: from which number to which.
+fn words_outside(
+    ranges: &[(u64, u64)],
+    at: u64,
+    words: u64,
+) -> impl Iterator<Item = (u64, u64)> + '_ {
+    let mut next = ranges.partition_point(|r| r.1 <= at);
+    let mut from = 0;
+    // The first word that does not begin before an address.
+    let word = move |address: u64| address.saturating_sub(at).div_ceil(8).min(words);
+    std::iter::from_fn(move || {
+        while from < words {
+            let (begin, end) = ranges.get(next).copied().unwrap_or((u64::MAX, u64::MAX));
+            next += 1;
+            let found = (from, word(begin));
+            from = from.max(word(end));
+            if found.0 < found.1 {
+                return Some(found);
+            }
+        }
+        None
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Random(u64);
+
+    impl Random {
+        fn next(&mut self, below: u64) -> u64 {
+            self.0 = self
+                .0
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            (self.0 >> 33) % below
+        }
+    }
+
+    /// Blocks that do not overlap, around the border of two tables, and a large one far from them.
+    fn blocks(r: &mut Random) -> Vec<(u64, u64, BlockId)> {
+        let mut at = (7 << (GRAIN_BITS + TABLE_BITS)) - 2000;
+        let mut out = Vec::new();
+        for n in 0..r.next(80) as u32 {
+            let begin = at + r.next(100);
+            let end = begin + 1 + [r.next(20), r.next(300), 0][r.next(3) as usize];
+            out.push((begin, end, BlockId(n)));
+            at = end + r.next(2);
+        }
+        if r.next(2) == 0 {
+            let begin = 1 << 40;
+            out.push((begin, begin + LARGE + 1 + r.next(9), BlockId(999)));
+        }
+        out
+    }
+
+    #[test]
+    fn words_are_found_as_a_search_of_all_blocks_finds_them() {
+        let mut r = Random(3);
+        for _ in 0..2000 {
+            let live = Live::over(blocks(&mut r));
+            for _ in 0..60 {
+                let near = live.blocks.get(r.next(81) as usize);
+                let word = match near {
+                    Some(b) => [b.0, b.1][r.next(2) as usize] + r.next(40) - 20,
+                    None => r.next(1 << 41),
+                };
+                // Of one that ends where another begins, it is the latter.
+                let last = live.blocks.iter().rposition(|b| b.0 <= word);
+                let expected = last.filter(|n| word <= live.blocks[*n].1);
+                assert_eq!(live.at(word), expected, "{word:#x} in {:x?}", live.blocks);
+            }
+        }
+    }
+
+    #[test]
+    fn words_outside_are_those_that_begin_in_no_range() {
+        let mut r = Random(4);
+        for _ in 0..5000 {
+            let mut end = 0;
+            let ranges: Vec<(u64, u64)> = (0..r.next(12))
+                .map(|_| {
+                    let begin = end + 1 + r.next(40);
+                    end = begin + r.next(30);
+                    (begin, end)
+                })
+                .collect();
+            let (at, words) = (r.next(300), r.next(40));
+            let found: Vec<u64> = words_outside(&ranges, at, words)
+                .flat_map(|(from, to)| from..to)
+                .collect();
+            let inside = |here: u64| ranges.iter().any(|(a, b)| (*a..*b).contains(&here));
+            let expected: Vec<u64> = (0..words).filter(|n| !inside(at + 8 * n)).collect();
+            assert_eq!(found, expected, "{at} {words} {ranges:?}");
+        }
+    }
 }

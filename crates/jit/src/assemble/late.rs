@@ -9,8 +9,12 @@ use crate::emit::*;
 use crate::run::{ASK, FAILED, at};
 
 pub(super) enum Late {
-    /// The code stops. What only registers hold is put where it belongs.
-    Out { why: u32, dirty: Vec<(R64, u16)> },
+    /// The code stops, at some record of a trace. What only registers hold is put where it belongs.
+    Out {
+        why: u32,
+        part: usize,
+        dirty: Vec<(R64, u16)>,
+    },
     /// Bytes at rcx are looked at one by one. If all were written, it goes on with nothing known of them.
     Part { len: u32, fail: Label, back: Label },
     /// Something is unwritten in some register; perhaps in none that is read.
@@ -28,7 +32,7 @@ pub(super) enum Late {
     /// It is not known what a pointer to the variable at rcx is; whoever runs the code says it in rax.
     Ask {
         variable: u32,
-        insn: u8,
+        insn: u16,
         back: Label,
     },
 }
@@ -49,24 +53,44 @@ impl Maker<'_> {
         label
     }
 
-    /// Stops the code.
-    pub(super) fn out(&mut self, why: u32) -> Label {
+    /// Stops the code at a record of a trace.
+    pub(super) fn out(&mut self, why: u32, part: usize) -> Label {
         let dirty = self.held.dirty();
-        let same = |(_, l): &&(Label, Late)| matches!(l, Late::Out { why: w, dirty: d } if *w == why && *d == dirty);
+        let same = |(_, l): &&(Label, Late)| matches!(l, Late::Out { why: w, part: p, dirty: d } if (*w, *p) == (why, part) && *d == dirty);
         if let Some((label, _)) = self.late.iter().find(same) {
             return *label;
         }
-        self.late(Late::Out { why, dirty })
+        self.late(Late::Out { why, part, dirty })
     }
 
     /// Stops the code before an instruction.
-    pub(super) fn fail(&mut self, insn: u8) -> Label {
-        self.out(FAILED + u32::from(insn))
+    pub(super) fn fail(&mut self, insn: u16) -> Label {
+        self.out(FAILED + u32::from(insn & 0xff), usize::from(insn >> 8))
+    }
+
+    /// Takes all that is known of the place in the tape to a record of a trace.
+    fn arrive(&mut self, part: usize) {
+        if let Some(n) = part.checked_sub(1) {
+            let p = self.way.more[n];
+            self.stack(Some(p.rsp), Some(p.rbp));
+            let before = match n.checked_sub(1) {
+                None => self.shape,
+                Some(n) => self.way.more[n].shape,
+            };
+            let (len, steps) = self.way.start(part);
+            self.a.mov(dword(rbx + at::LAST), before);
+            self.a.add(rdi, steps);
+            self.a.add(rbp, len as i32);
+        }
+        if let Some(number) = self.trace {
+            self.a.mov(dword(rbx + at::TRACE), number);
+            self.a.mov(dword(rbx + at::PART_OF_TRACE), part as u32);
+        }
     }
 
     pub(super) fn late_code(&mut self, late: Late) {
         let way = self.way;
-        let before = self.exits.before;
+        let (before, wide) = (self.exits.before, self.exits.wide);
         let a = &mut self.a;
         match late {
             Late::Tainted { back } => {
@@ -87,17 +111,18 @@ impl Maker<'_> {
                 self.a.mov(field(at::TABLE), rax);
                 self.a.jmp(back)
             }
-            Late::Out { why, dirty } => {
+            Late::Out { why, part, dirty } => {
                 for (register, n) in dirty {
                     a.mov(unit(n), register);
                 }
-                a.mov(eax, why);
-                a.jmp(self.exits.leave)
+                self.arrive(part);
+                self.a.mov(eax, why);
+                self.a.jmp(self.exits.leave)
             }
             Late::Part { len, fail, back } => {
                 let one_by_one = a.label();
-                a.mov(rdx, field(at::CELLS));
-                a.and(rdx, rcx);
+                a.mov(rdx, rcx);
+                a.and(rdx, r15);
                 for cell in [r12 + rdx, r12 + rdx + 8u32] {
                     a.cmp(byte(cell), 0);
                     a.jne(one_by_one);
@@ -105,47 +130,47 @@ impl Maker<'_> {
                 a.mov(eax, 0);
                 a.jmp(back);
                 a.set(one_by_one);
-                call(a, at::PART, piece(len));
+                call(a, wide, at::PART, piece(len));
                 a.test(rax, rax);
                 // What is not all written is for others.
                 a.je(back);
                 a.jmp(fail)
             }
             Late::Exact { len, fail, back } => {
-                a.movzx(esi, byte(r12 + rdx));
+                a.movzx(eax, byte(r12 + rdx));
                 a.and(ecx, 7);
-                a.shr_cl(esi);
-                a.test(esi, (1i32 << len) - 1);
+                a.shr_cl(eax);
+                a.test(eax, (1i32 << len) - 1);
                 a.je(back);
                 a.jmp(fail)
             }
             Late::Store { len, back } => {
                 let one_by_one = a.label();
-                a.mov(rdx, field(at::CELLS));
-                a.and(rdx, rcx);
+                a.mov(rdx, rcx);
+                a.and(rdx, r15);
                 a.cmp(qword(r12 + rdx), 0);
                 a.jne(one_by_one);
                 a.cmp(qword(r12 + rdx + 8u32), 0);
                 a.je(back);
                 a.set(one_by_one);
-                call(a, at::STORE, piece(len));
+                call(a, wide, at::STORE, piece(len));
                 a.jmp(back)
             }
             Late::Erase { len, back } => {
                 a.and(ecx, 7);
-                a.mov(esi, (1u32 << len) - 1);
-                a.shl_cl(esi);
-                a.xor(esi, 0xff);
-                a.movzx(esi, sil);
-                a.and(qword(r12 + rdx), rsi);
+                a.mov(eax, (1u32 << len) - 1);
+                a.shl_cl(eax);
+                a.xor(eax, 0xff);
+                a.movzx(eax, al);
+                a.and(qword(r12 + rdx), rax);
                 a.jmp(back)
             }
             Late::Forget { len, back } => {
-                call(a, at::FORGET, piece(len));
+                call(a, wide, at::FORGET, piece(len));
                 a.jmp(back)
             }
             Late::Arith { kind, back } => {
-                call(a, at::ARITHMETIC, |a| {
+                call(a, wide, at::ARITHMETIC, |a| {
                     a.mov(edi, kind as u32);
                     a.mov(rsi, rax);
                     a.mov(rdx, rcx)
@@ -159,7 +184,8 @@ impl Maker<'_> {
             } => {
                 a.mov(field(at::ADDRESS), rcx);
                 a.mov(dword(rbx + at::ASKED), variable);
-                a.mov(dword(rbx + at::INSN), u32::from(insn));
+                let (_, before) = way.start(usize::from(insn >> 8));
+                a.mov(dword(rbx + at::INSN), before + u32::from(insn & 0xff));
                 a.lea_label(rax, back);
                 a.mov(field(at::RESUME), rax);
                 for (n, anchor) in ANCHORS.into_iter().enumerate() {

@@ -182,6 +182,11 @@ fn the_rest() {
             a.pop(rbx);
             a.load_xmm0(rbx + 8);
             a.store_xmm0(r12 + rcx + 16);
+            a.load_ymm0(rbx + 8);
+            a.store_ymm0(r12 + rcx + 16);
+            a.store_low_ymm0(rcx + r9 + 16);
+            a.store_ymm0(r8 + 32);
+            a.vzeroupper();
             a.call_through(rbx + 8);
             a.jmp_through(rcx + rax * 8);
             a.ret();
@@ -193,6 +198,11 @@ fn the_rest() {
             "pop rbx",
             "movups xmm0, [rbx+8]",
             "movups [r12+rcx+10h], xmm0",
+            "vmovups ymm0, [rbx+8]",
+            "vmovups [r12+rcx+10h], ymm0",
+            "vmovups [rcx+r9+10h], xmm0",
+            "vmovups [r8+20h], ymm0",
+            "vzeroupper",
             "call qword ptr [rbx+8]",
             "jmp qword ptr [rcx+rax*8]",
             "ret",

@@ -10,35 +10,50 @@
 //! up to date and the operations of `operate.rs`, which know all cases, do the rest. They are also the oracle:
 //! both must leave the same state.
 
-use jit::{Arith, Cell, FIRST_VALUE, FS, Kind, Op as QuickOp, Quick, ROOM, Way};
+use jit::{Arith, Cell, FIRST_VALUE, FS, Kind, Op as QuickOp, Part, Quick, ROOM, Way};
 use tape::{Shape, Term};
 
 use super::RED_ZONE;
 use super::plan::*;
 use image::effects::Size;
 
-fn quick(t: Term) -> Quick {
-    Quick {
-        at: place(t.slot),
-        offset: t.offset,
-    }
-}
+/// Values of a trace; the row has no room for more.
+const MOST_VALUES: usize = 200;
 
-fn place(slot: u8) -> u8 {
-    match slot {
-        tape::slot::ZERO => 0,
-        tape::slot::RSP => 1,
-        tape::slot::RBP => 2,
-        n => n + FIRST_VALUE as u8,
-    }
-}
-
-/// One way through a superblock.
+/// One way through a superblock, or a trace: one through several that follow each other.
 #[derive(Debug)]
 pub(super) struct Fast {
     pub(super) way: Way,
-    /// Units that change, instruction by instruction.
-    log: Box<[(u8, u16, u16)]>,
+    /// Units that change, instruction by instruction, with the number of the record above the instruction's.
+    log: Box<[(u16, u16, u16)]>,
+    /// Groups of units that change.
+    pub(super) writes: u64,
+}
+
+/// Where rsp, rbp and the values of the record at hand are in the row.
+#[derive(Clone, Copy)]
+struct Place {
+    rsp: Quick,
+    rbp: Quick,
+    first: u8,
+}
+
+impl Place {
+    fn of(&self, t: Term) -> Quick {
+        let from = |q: Quick| Quick {
+            at: q.at,
+            offset: q.offset.wrapping_add(t.offset),
+        };
+        match t.slot {
+            tape::slot::ZERO => from(Quick { at: 0, offset: 0 }),
+            tape::slot::RSP => from(self.rsp),
+            tape::slot::RBP => from(self.rbp),
+            n => from(Quick {
+                at: n + self.first,
+                offset: 0,
+            }),
+        }
+    }
 }
 
 /// The group of a unit, as a bit: one for each general register and for the lowest 16 bytes of each vector
@@ -83,7 +98,9 @@ struct Maker {
     ops: Vec<QuickOp>,
     /// The value that each unit has.
     map: [u16; UNITS],
-    log: Vec<(u8, u16, u16)>,
+    log: Vec<(u16, u16, u16)>,
+    /// Of the record at hand.
+    place: Place,
     next: u16,
     reads: u64,
     writes: u64,
@@ -94,6 +111,11 @@ struct Maker {
 
 impl Fast {
     pub(super) fn of(plan: &Plan, shape: &Shape, trackers: Trackers) -> Fast {
+        Fast::over(&[(0, plan, shape)], trackers)
+    }
+
+    /// The way through records of shapes that follow each other, with the shapes' numbers.
+    pub(super) fn over(records: &[(u32, &Plan, &Shape)], trackers: Trackers) -> Fast {
         let mut map = [0; UNITS];
         for (n, m) in map.iter_mut().enumerate() {
             *m = n as u16;
@@ -104,34 +126,85 @@ impl Fast {
             ops: Vec::new(),
             map,
             log: Vec::new(),
+            place: Place {
+                rsp: Quick { at: 1, offset: 0 },
+                rbp: Quick { at: 2, offset: 0 },
+                first: FIRST_VALUE as u8,
+            },
             next: UNITS as u16,
             reads: 0,
             writes: 0,
             open: Vec::new(),
             usable: true,
         };
-        let end = plan.first[shape.executed as usize] as usize;
         let (mut returns, mut handed) = (None, None);
-        for (n, (i, op)) in plan.ops[..end].iter().enumerate() {
-            match op {
-                Op::Return { slot, result } if n + 1 == end => {
-                    returns = Some((quick(*slot), quick(*result)));
+        let (mut rsp, mut rbp) = (None, None);
+        let mut more = Vec::new();
+        let values = records.iter().map(|(_, _, s)| usize::from(s.values));
+        maker.usable &= records.len() == 1 || values.sum::<usize>() <= MOST_VALUES;
+        for (n, (number, plan, shape)) in records.iter().enumerate() {
+            let last = n + 1 == records.len();
+            if n > 0 {
+                more.push(Part {
+                    shape: *number,
+                    executed: shape.executed,
+                    values: shape.values,
+                    rsp: maker.place.rsp,
+                    rbp: maker.place.rbp,
+                });
+            }
+            let end = plan.first[shape.executed as usize] as usize;
+            for (m, (i, op)) in plan.ops[..end].iter().enumerate() {
+                let insn = u16::from(*i) | (n as u16) << 8;
+                match op {
+                    Op::Return { slot, result } if m + 1 == end => {
+                        let (slot, result) = (maker.place.of(*slot), maker.place.of(*result));
+                        match last {
+                            true => returns = Some((slot, result)),
+                            false => maker.returns(insn, slot),
+                        }
+                    }
+                    Op::Enter(_) | Op::Return { .. } => {
+                        // What is before it in its instruction is left to others too.
+                        handed = Some(*i);
+                        break;
+                    }
+                    _ => maker.op(plan, insn, op, trackers),
                 }
-                Op::Enter(_) | Op::Return { .. } => {
-                    // What is before it in its instruction is left to others too.
-                    handed = Some(*i);
-                    break;
-                }
-                _ => maker.op(plan, *i, op, trackers),
+            }
+            // Only where it is at the end of all is it said what is not known, or done by others.
+            let known = shape.rsp.is_some() && shape.rbp.is_some();
+            maker.usable &= last || known && maker.usable;
+            maker.usable &= records.len() == 1 || handed.is_none();
+            rsp = shape.rsp.map(|t| maker.place.of(t));
+            rbp = shape.rbp.map(|t| maker.place.of(t));
+            if !last && maker.usable {
+                maker.place = Place {
+                    rsp: rsp.expect("just seen"),
+                    rbp: rbp.expect("just seen"),
+                    first: maker.place.first + shape.values,
+                };
+            } else {
+                break;
             }
         }
         if let Some(insn) = handed {
-            debug_assert!(maker.ops.iter().all(|o| o.insn < insn));
+            debug_assert!(records.len() > 1 || maker.ops.iter().all(|o| o.insn < insn.into()));
         }
+        let (_, _, shape) = records[0];
         let mut written: Vec<u16> = maker.log.iter().map(|(_, to, _)| *to).collect();
         written.sort_unstable();
         written.dedup();
+        // While nothing is unwritten in any register, all is known of the flags that can be. Otherwise a way that
+        // sets them is not gone until others have cleared them.
+        if let Some(flags) = written.iter().position(|u| *u == FLAGS)
+            && maker.map[FLAGS as usize] == ZERO
+        {
+            maker.reads |= group(FLAGS);
+            written.remove(flags);
+        }
         let ends = maker.ends(&written);
+        maker.trim_forgotten();
         if trackers.unwritten {
             maker.drop_loads(&ends);
         }
@@ -139,6 +212,7 @@ impl Fast {
         let way = Way {
             executed: shape.executed,
             values: shape.values,
+            more: more.into(),
             usable: maker.usable,
             leaves: leaves.fold(0, |m, (to, _)| m | group(*to)),
             ends: ends.into(),
@@ -148,18 +222,19 @@ impl Fast {
             cleans: whole(maker.writes, &written),
             returns,
             handed,
-            rsp: shape.rsp.map(quick),
-            rbp: shape.rbp.map(quick),
+            rsp,
+            rbp,
         };
         Fast {
             way,
             log: maker.log.into(),
+            writes: maker.writes,
         }
     }
 
     /// Brings the registers to what they are before an instruction.
     #[cold]
-    pub(super) fn settle(&self, insn: u8, units: &mut [Cell; ROOM]) {
+    pub(super) fn settle(&self, insn: u16, units: &mut [Cell; ROOM]) {
         let log = self.log.iter().take_while(|(i, ..)| *i < insn);
         let values: Vec<Cell> = log.clone().map(|(.., v)| units[*v as usize]).collect();
         for ((_, to, _), value) in log.zip(values) {
@@ -169,6 +244,13 @@ impl Fast {
 }
 
 impl Maker {
+    /// A function returns, and the trace goes on.
+    fn returns(&mut self, insn: u16, slot: Quick) {
+        let mut op = self.empty(insn, Kind::Return);
+        (op.base, op.offset) = (slot.at, slot.offset);
+        self.ops.push(op);
+    }
+
     /// The value of a unit that is read.
     fn read(&mut self, unit: u16) -> u16 {
         if unit == NO_UNIT {
@@ -182,7 +264,7 @@ impl Maker {
         value
     }
 
-    fn set(&mut self, i: u8, to: u16, value: u16) {
+    fn set(&mut self, i: u16, to: u16, value: u16) {
         self.map[to as usize] = value;
         self.writes |= group(to);
         if group(to) != 0 {
@@ -191,7 +273,7 @@ impl Maker {
     }
 
     /// Some bytes of a unit are set to something that is no pointer.
-    fn set_part(&mut self, i: u8, to: u16, mask: u8) {
+    fn set_part(&mut self, i: u16, to: u16, mask: u8) {
         if mask != 0xff {
             self.read(to);
         }
@@ -208,24 +290,32 @@ impl Maker {
         n
     }
 
-    fn access(&mut self, plan: &Plan, i: u8, spot: u16, at: u8, len: u8) -> QuickOp {
+    fn access(&mut self, plan: &Plan, i: u16, spot: u16, at: u8, len: u8) -> QuickOp {
         let a = &plan.addresses[spot as usize];
         self.usable &= !(a.odd || a.fs && a.index != tape::slot::ZERO);
-        let (index, scale) = match a.fs {
-            true => (FS, 1),
-            false => (place(a.index), a.scale),
+        let base = self.place.of(a.base);
+        let index = self.place.of(Term {
+            slot: a.index,
+            offset: 0,
+        });
+        let (index, scale, beside) = match a.fs {
+            true => (FS, 1, 0),
+            false => {
+                let beside = index.offset.wrapping_mul(i64::from(a.scale));
+                (index.at, a.scale, beside)
+            }
         };
         QuickOp {
             kind: Kind::Check,
             insn: i,
-            base: place(a.base.slot),
+            base: base.at,
             index,
             scale,
             len: u32::from(len),
             value: ZERO,
             pointer: ZERO,
             other: ZERO,
-            offset: a.base.offset.wrapping_add(i64::from(at)),
+            offset: base.offset.wrapping_add(beside).wrapping_add(i64::from(at)),
             checked_at: 0,
             checked: 0,
             cell: Cell::PLAIN,
@@ -242,22 +332,70 @@ impl Maker {
             .any(|o| place(o) == place(test))
     }
 
+    /// Bytes that are next to others that are read: they are looked at together. The way may be left earlier for it
+    /// than it had to be.
+    fn widen_test(&mut self, op: &QuickOp) -> bool {
+        let through = |o: &QuickOp| (o.base, o.index, o.scale) == (op.base, op.index, op.scale);
+        let end = |o: &QuickOp| o.offset.wrapping_add(i64::from(o.len));
+        for o in self.ops.iter_mut().rev() {
+            match o.kind {
+                Kind::Test | Kind::CheckedTest if through(o) => {
+                    let (first, last) = (o.offset.min(op.offset), end(o).max(end(op)));
+                    let apart = o.offset > end(op) || op.offset > end(o);
+                    let back = o.offset.wrapping_sub(first);
+                    if apart || last.wrapping_sub(first) > 8 {
+                        continue;
+                    }
+                    // What is checked stays where it is.
+                    o.checked_at += back as i32;
+                    (o.offset, o.len) = (first, (last - first) as u32);
+                    return true;
+                }
+                Kind::Forget => return false,
+                // What is written in between need not have been before.
+                Kind::Store | Kind::CheckedStore | Kind::StorePart | Kind::CheckedStorePart
+                    if through(o) =>
+                {
+                    return false;
+                }
+                _ => {}
+            }
+        }
+        false
+    }
+
+    /// What becomes unwritten twice, and is not looked at in between: once is enough. A call makes unwritten what is
+    /// below it, and often the stack has just grown there.
+    fn trim_forgotten(&mut self) {
+        for n in (0..self.ops.len()).rev() {
+            let mut op = self.ops[n];
+            let later = self.ops[n + 1..].iter();
+            if op.kind != Kind::Forget {
+                continue;
+            }
+            for o in later.take_while(|o| !o.kind.may_stop()) {
+                if o.kind != Kind::Forget || (o.base, o.index) != (op.base, op.index) {
+                    continue;
+                }
+                let end = |o: &QuickOp| o.offset.wrapping_add(i64::from(o.len));
+                if o.offset <= op.offset && op.offset < end(o) {
+                    let kept = end(&op).wrapping_sub(end(o)).max(0);
+                    op.offset = end(&op) - kept;
+                    op.len = kept as u32;
+                }
+            }
+            self.ops[n] = op;
+        }
+        self.ops.retain(|o| o.kind != Kind::Forget || o.len > 0);
+    }
+
     /// Adds a part of an access, to the check of the same access if that is the last thing done.
     fn add(&mut self, mut op: QuickOp, plain: Kind, checked: Kind) {
         op.kind = plain;
         if plain == Kind::Test && self.is_written(&op) {
             return;
         }
-        // Bytes of one operand are often named one by one.
-        if plain == Kind::Test
-            && let Some(last) = self.ops.last_mut()
-            && matches!(last.kind, Kind::Test | Kind::CheckedTest)
-            && last.insn == op.insn
-            && (last.base, last.index, last.scale) == (op.base, op.index, op.scale)
-            && last.offset.wrapping_add(i64::from(last.len)) == op.offset
-            && last.len + op.len <= 8
-        {
-            last.len += op.len;
+        if plain == Kind::Test && self.widen_test(&op) {
             return;
         }
         if let Some(last) = self.ops.last_mut()
@@ -275,7 +413,7 @@ impl Maker {
     }
 
     /// The pointer of the sum of two values.
-    fn pointer(&mut self, i: u8, base: u16, index: u16) -> u16 {
+    fn pointer(&mut self, i: u16, base: u16, index: u16) -> u16 {
         let known = self.ops.iter().find(|o| {
             let values = (o.pointer, o.other) == (base, index);
             o.kind == Kind::Pointer && values
@@ -319,7 +457,7 @@ impl Maker {
         self.ops.push(op);
     }
 
-    fn op(&mut self, plan: &Plan, i: u8, op: &Op, trackers: Trackers) {
+    fn op(&mut self, plan: &Plan, i: u16, op: &Op, trackers: Trackers) {
         match op {
             Op::Copy { to, from } => {
                 let value = self.read(*from);
@@ -428,7 +566,8 @@ impl Maker {
                 let value = self.temporary();
                 let mut op = self.empty(i, Kind::Select);
                 (op.pointer, op.other, op.value) = (new, old, value);
-                (op.base, op.offset) = (place(condition.slot), condition.offset);
+                let condition = self.place.of(*condition);
+                (op.base, op.offset) = (condition.at, condition.offset);
                 self.ops.push(op);
                 self.set(i, *to, value);
             }
@@ -459,7 +598,8 @@ impl Maker {
             Op::Grow { from, by } => {
                 let mut op = self.empty(i, Kind::Forget);
                 let below = (RED_ZONE as i64).wrapping_add(i64::from(*by));
-                (op.base, op.offset) = (place(from.slot), from.offset.wrapping_sub(below));
+                let from = self.place.of(*from);
+                (op.base, op.offset) = (from.at, from.offset.wrapping_sub(below));
                 op.len = *by;
                 self.ops.push(op);
             }
@@ -471,7 +611,8 @@ impl Maker {
                 self.set(i, *to, value);
             }
             Op::Local { to, address, local } => {
-                let at = (place(address.slot), address.offset);
+                let address = self.place.of(*address);
+                let at = (address.at, address.offset);
                 // One of another function in between may show that this function was left.
                 let mut variables = self.ops.iter().filter(|o| o.kind == Kind::Variable);
                 let known = variables
@@ -493,7 +634,8 @@ impl Maker {
             Op::CopyMemory { .. } | Op::Overwrite { .. } => self.usable = false,
             Op::Asks { function, slot } => {
                 let mut op = self.empty(i, Kind::Name);
-                (op.base, op.offset) = (place(slot.slot), slot.offset);
+                let slot = self.place.of(*slot);
+                (op.base, op.offset) = (slot.at, slot.offset);
                 op.checked = u32::from(*function);
                 self.ops.push(op);
             }
@@ -501,7 +643,7 @@ impl Maker {
         }
     }
 
-    fn empty(&self, insn: u8, kind: Kind) -> QuickOp {
+    fn empty(&self, insn: u16, kind: Kind) -> QuickOp {
         QuickOp {
             kind,
             insn,
@@ -544,7 +686,7 @@ impl Maker {
         let mut log = self.log.iter().enumerate();
         log.any(|(n, (i, to, v))| {
             let next = self.log[n + 1..].iter().find(|(_, other, _)| other == to);
-            let until = next.map_or(u8::MAX, |(j, ..)| *j);
+            let until = next.map_or(u16::MAX, |(j, ..)| *j);
             let there = |o: &QuickOp| *i < o.insn && o.insn <= until;
             *v == value && self.ops.iter().any(|o| o.kind.may_stop() && there(o))
         })
@@ -557,21 +699,27 @@ impl Maker {
             .map(|to| (*to, self.map[*to as usize]))
             .filter(|(to, value)| to != value)
             .collect();
-        let overwritten = |u: u16| changed.iter().any(|(to, _)| *to == u);
+        let mut left = changed;
         let mut out = Vec::new();
-        let mut late = Vec::new();
-        for (to, value) in &changed {
-            if *value < ZERO && overwritten(*value) {
-                let kept = self.next;
-                self.next += 1;
-                self.usable &= usize::from(self.next) < ROOM;
-                out.push((kept, *value));
-                late.push((*to, kept));
-            } else {
-                late.push((*to, *value));
+        while let Some((first, _)) = left.first().copied() {
+            // One that nobody has to read any more.
+            let free = left.iter().position(|(to, _)| {
+                let mut others = left.iter().filter(|(other, _)| other != to);
+                others.all(|(_, value)| value != to)
+            });
+            if let Some(n) = free {
+                out.push(left.remove(n));
+                continue;
+            }
+            // They go round in a circle.
+            let kept = self.next;
+            self.next += 1;
+            self.usable &= usize::from(self.next) < ROOM;
+            out.push((kept, first));
+            for (_, value) in left.iter_mut().filter(|(_, value)| *value == first) {
+                *value = kept;
             }
         }
-        out.extend(late);
         out
     }
 }

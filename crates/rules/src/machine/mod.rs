@@ -20,6 +20,7 @@ mod plan;
 mod spread;
 #[cfg(test)]
 mod tests;
+mod traces;
 mod twin;
 mod variables;
 
@@ -220,6 +221,7 @@ pub struct Machine {
     code: Option<jit::Code>,
     /// How often a shape is met before a quick way is made.
     patience: u32,
+    traces: traces::Traces,
     names: Vec<Named>,
     /// System calls that no rule names.
     unnamed_calls: FxHashSet<u64>,
@@ -312,10 +314,11 @@ impl Machine {
             // Without memory for it, all is done one by one.
             code: (!curious).then(|| jit::Code::new().ok()).flatten(),
             patience: PATIENCE,
+            traces: traces::Traces::default(),
             names: Vec::new(),
             unnamed_calls: FxHashSet::default(),
             variables: variables::Table::default(),
-            heap: Heap::default(),
+            heap: Heap::new()?,
             calls: Vec::new(),
             memory: Shadow::new()?,
             thread: 0,
@@ -502,6 +505,7 @@ impl Listener for Machine {
         }
         self.learn(tape.shapes);
         self.agree();
+        self.sample(&tape);
         let mut at = 0;
         for (n, event) in tape.events {
             if self.lost {

@@ -6,7 +6,7 @@ impl Machine {
     /// Goes through records; returns where it ended.
     pub(super) fn records(&mut self, records: &[u8], mut at: usize, end: usize) -> usize {
         while at < end {
-            let mut why = Stop::Before;
+            let (mut why, mut trace) = (Stop::Before, None);
             if let Some(code) = &self.code {
                 let now = &mut self.now;
                 let (registers, memory) = (&mut now.registers, &mut self.memory);
@@ -21,18 +21,19 @@ impl Machine {
                 keeper.make_room();
                 let stopped = code.run(registers, memory, &mut keeper, closed, records, at, end);
                 self.step += stopped.steps;
-                (why, at) = (stopped.why, stopped.at);
+                (why, at, trace) = (stopped.why, stopped.at, stopped.trace);
                 if at >= end {
                     break;
                 }
             }
-            at += self.record(&records[at..end], why);
+            at += self.record(&records[at..end], why, trace);
         }
         at
     }
 
     /// The rest of a record after its code has stopped; returns its length, or 0 if it has code only now.
-    fn record(&mut self, bytes: &[u8], why: Stop) -> usize {
+    /// `trace`: the trace that it was part of, and which.
+    fn record(&mut self, bytes: &[u8], why: Stop, trace: Option<(u32, u8)>) -> usize {
         let number = u32::from_le_bytes(bytes[..4].try_into().expect("four bytes"));
         let shape = number as usize;
         if matches!(why, Stop::Before | Stop::End) && self.warms(number) {
@@ -63,8 +64,15 @@ impl Machine {
             }
             Stop::At(insn) => {
                 self.detours.left += 1;
-                if let Warm::Made(fast) = &self.fasts[shape] {
-                    fast.settle(insn, &mut registers.units);
+                match (trace, &self.fasts[shape]) {
+                    (Some((n, part)), _) => {
+                        let trace = &self.traces.made[n as usize];
+                        trace.settle(u16::from(insn) | u16::from(part) << 8, &mut registers.units);
+                        // All that the records before this one may have changed.
+                        registers.telling |= trace.writes;
+                    }
+                    (None, Warm::Made(fast)) => fast.settle(insn.into(), &mut registers.units),
+                    _ => {}
                 }
                 self.slow(shape, insn, &values, false);
             }

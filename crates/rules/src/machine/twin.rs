@@ -77,7 +77,7 @@ impl Machine {
         if let Some(u) = unit {
             return Some(format!("unit {u} is {:?}", (a.units[u], b.units[u])));
         }
-        if self.heap.all_bounds() != plain.heap.all_bounds() {
+        if **self.heap.all_bounds() != **plain.heap.all_bounds() {
             return Some("other blocks were made or freed".to_owned());
         }
         let found = |m: &Machine| format!("{:?}", m.suspects);

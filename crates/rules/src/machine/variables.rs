@@ -302,7 +302,7 @@ impl Frames<'_> {
 }
 
 impl jit::Keeper for Frames<'_> {
-    fn bounds(&self) -> &[jit::Bounds] {
+    fn bounds(&self) -> &jit::BoundsTable {
         self.heap.all_bounds()
     }
 
