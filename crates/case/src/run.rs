@@ -71,6 +71,22 @@ pub(crate) fn run(
     surroundings: &Surroundings,
     stuck: Option<Stuck>,
 ) -> Result<RunReport, Error> {
+    let plainly = |r: &mut guest::Recorder| {
+        while !matches!(r.run_until(&guest::Until::end())?, guest::Halt::Ended(_)) {}
+        Ok(())
+    };
+    run_as(store, request, surroundings, stuck, plainly, |_| ())
+}
+
+/// The same, with `drive` letting the guest run to its end. `dying` sees a guest that is about to die of a signal.
+pub(crate) fn run_as(
+    store: &Store,
+    request: &RunRequest,
+    surroundings: &Surroundings,
+    stuck: Option<Stuck>,
+    drive: impl FnOnce(&mut guest::Recorder) -> Result<(), guest::Error>,
+    mut dying: impl FnMut(&guest::Crash<'_>) + 'static,
+) -> Result<RunReport, Error> {
     let how = turns(request)?;
     let mut clock = Clock::start();
     survive_file_limit();
@@ -95,7 +111,11 @@ pub(crate) fn run(
     })?;
     place.keep();
     let witness = Witness::default();
-    recorder.on_crash(witness.look(&name));
+    let mut look = witness.look(&name);
+    recorder.on_crash(move |crash| {
+        look(crash);
+        dying(crash);
+    });
     recorder.schedule(&how);
     let deadlock: Rc<RefCell<Option<DeadlockReport>>> = Rc::default();
     recorder.on_deadlock({
@@ -118,7 +138,7 @@ pub(crate) fn run(
         name: name.clone(),
         error: guest::Error::Os("pidfd_open", error),
     })?;
-    let result = recorder.run();
+    let result = drive(&mut recorder).and_then(|()| recorder.finished());
     let timed_out = limit.is_some_and(Limit::stop);
     clock.reporting = witness.took();
     let cost = clock.stop();

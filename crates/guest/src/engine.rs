@@ -31,6 +31,8 @@ mod code;
 mod run;
 mod tape;
 
+pub(crate) use self::tape::Tape;
+
 /// Steps between two looks at the guest when nobody asked for fewer. Any number will do whose
 /// negation has a top byte that is not zero.
 const NO_LIMIT: u64 = 1 << 60;
@@ -183,6 +185,8 @@ pub(crate) struct Engine {
     tape: self::tape::Tape,
     /// Answers that the guest's calls may take.
     pub(crate) offers: crate::offers::Offers,
+    /// How far the tape knows of calls run on the spot, if it has to.
+    pub(crate) spots: Option<crate::spots::Told>,
 }
 
 /// What a checkpoint keeps of the engine.
@@ -341,6 +345,7 @@ impl Engine {
             last_branch: None,
             tape: self::tape::Tape::default(),
             offers: crate::offers::Offers::default(),
+            spots: None,
         })
     }
 
@@ -624,6 +629,12 @@ impl Engine {
 
     /// Writes guest memory as the kernel does for a system call.
     pub(crate) fn put(&mut self, addr: u64, bytes: &[u8]) -> Result<(), Error> {
+        self.tape_write(addr, bytes.len() as u64);
+        self.put_untold(addr, bytes)
+    }
+
+    /// The same, the tape knowing of it already.
+    pub(crate) fn put_untold(&mut self, addr: u64, bytes: &[u8]) -> Result<(), Error> {
         if bytes.is_empty() {
             return Ok(());
         }
@@ -632,7 +643,6 @@ impl Engine {
                 self.release_page(page)?;
             }
         }
-        self.tape_write(addr, bytes.len() as u64);
         self.memory.write(addr, bytes)
     }
 

@@ -223,6 +223,7 @@ impl Recorder {
         {
             return self.complete(call, prepared, interrupted_as(pi, outcome));
         }
+        self.tape_waits(call)?;
         self.waiting.push(Waiting {
             thread: self.engine.threads.current,
             call: *call,
@@ -385,6 +386,7 @@ impl Recorder {
                 writes: vec![write],
                 ..Default::default()
             };
+            self.tape_before_waiting(call, &effects)?;
             self.log(Kind::Memory, 0, 0, effects.encode())?;
         }
         self.sleep(call, prepared, key, ANY, true).map(Ok)

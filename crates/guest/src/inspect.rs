@@ -12,11 +12,14 @@
 use std::collections::HashMap;
 use std::path::PathBuf;
 
-use crate::engine::Stop;
+use ::tape::Listener;
+
+use crate::engine::{Engine, Stop};
 use crate::layout::{REGION_SIZE, slot};
 use crate::ptrace::UserRegs;
-use crate::replay::Replay;
-use crate::threads::ThreadId;
+use crate::record::Recorder;
+use crate::replay::{Halt, Replay, Until};
+use crate::threads::{ThreadId, ThreadView};
 use crate::{Error, Mapping, special};
 
 /// What the program itself may set: CF, PF, AF, ZF, SF, DF, OF, AC and ID.
@@ -28,10 +31,7 @@ const STRETCH: u64 = 10_000_000;
 impl Replay {
     /// The general registers.
     pub fn regs(&self) -> UserRegs {
-        let mut regs = self.engine.regs;
-        regs.gs_base = 0;
-        regs.orig_rax = u64::MAX;
-        regs
+        self.engine.shown_regs()
     }
 
     /// Changes the general registers. Segment registers, the GS base and the flags that belong to
@@ -57,14 +57,13 @@ impl Replay {
 
     /// Reads memory; says how many bytes from `addr` on are the guest's.
     pub fn read(&self, addr: u64, buf: &mut [u8]) -> usize {
-        let n = self.visible(addr, buf.len() as u64) as usize;
-        self.engine.memory.read(addr, &mut buf[..n])
+        self.engine.read(addr, buf)
     }
 
     /// Writes memory, over any protection.
     pub fn write(&mut self, addr: u64, bytes: &[u8]) -> Result<(), Error> {
         self.must_run()?;
-        let n = self.visible(addr, bytes.len() as u64);
+        let n = self.engine.visible(addr, bytes.len() as u64);
         if n < bytes.len() as u64 {
             return Err(Error::Unmapped(addr.wrapping_add(n)));
         }
@@ -97,10 +96,7 @@ impl Replay {
 
     /// The guest's address space, in ascending order.
     pub fn mappings(&mut self) -> Result<Vec<Mapping>, Error> {
-        self.engine.refresh_maps()?;
-        let maps = &self.engine.maps.list;
-        let own = |m: &&Mapping| !self.engine.owns(m.start, m.end);
-        Ok(maps.iter().filter(own).cloned().collect())
+        self.engine.mappings()
     }
 
     /// What the guest called the files in [`Replay::mappings`], which are named by where the
@@ -201,11 +197,32 @@ impl Replay {
             None => Ok(()),
         }
     }
+}
+
+impl Engine {
+    fn shown_regs(&self) -> UserRegs {
+        UserRegs {
+            gs_base: 0,
+            orig_rax: u64::MAX,
+            ..self.regs
+        }
+    }
+
+    fn read(&self, addr: u64, buf: &mut [u8]) -> usize {
+        let n = self.visible(addr, buf.len() as u64) as usize;
+        self.memory.read(addr, &mut buf[..n])
+    }
+
+    fn mappings(&mut self) -> Result<Vec<Mapping>, Error> {
+        self.refresh_maps()?;
+        let own = |m: &&Mapping| !self.owns(m.start, m.end);
+        Ok(self.maps.list.iter().filter(own).cloned().collect())
+    }
 
     /// How many of `len` bytes from `addr` on are not the engine's.
     fn visible(&self, addr: u64, len: u64) -> u64 {
-        let layout = self.engine.cache.layout;
-        let regions = self.engine.cache.regions.iter();
+        let layout = self.cache.layout;
+        let regions = self.cache.regions.iter();
         let hidden = regions
             .map(|r| (r.base, r.base + REGION_SIZE))
             .chain([(layout.base, layout.first_region())]);
@@ -215,5 +232,108 @@ impl Replay {
             .map(|(a, _)| a.max(addr))
             .min();
         cut.unwrap_or(end) - addr
+    }
+}
+
+/// A guest that stands still, to be looked at and to be let run: one that is being recorded, or a replay. The methods are
+/// those of [`Replay`].
+pub trait Guest {
+    /// A recorded guest cannot be stopped in every way: [`Recorder::run_until`].
+    fn run(&mut self, until: &Until) -> Result<Halt, Error>;
+    fn step(&self) -> Result<u64, Error>;
+    fn regs(&self) -> UserRegs;
+    fn read(&self, addr: u64, buf: &mut [u8]) -> usize;
+    fn mappings(&mut self) -> Result<Vec<Mapping>, Error>;
+    fn names(&self) -> &HashMap<PathBuf, PathBuf>;
+    fn threads(&self) -> Vec<ThreadView>;
+    fn tape(&mut self, listener: Box<dyn Listener>) -> Result<(), Error>;
+    fn probe(&mut self, entries: Vec<u64>);
+    fn let_tape_be_heard(&mut self) -> Result<(), Error>;
+    fn end_tape(&mut self) -> Result<Box<dyn Listener>, Error>;
+    /// Lends the listener, which has heard all of the tape up to here, and goes on with it.
+    fn with_listener(&mut self, f: &mut Lent<'_>) -> Result<(), Error>;
+}
+
+/// Has the listener for a while, and the guest.
+pub type Lent<'a> = dyn FnMut(&mut dyn Guest, Box<dyn Listener>) -> Box<dyn Listener> + 'a;
+
+impl Guest for Replay {
+    fn run(&mut self, until: &Until) -> Result<Halt, Error> {
+        self.run(until)
+    }
+    fn step(&self) -> Result<u64, Error> {
+        self.step()
+    }
+    fn regs(&self) -> UserRegs {
+        self.regs()
+    }
+    fn read(&self, addr: u64, buf: &mut [u8]) -> usize {
+        self.read(addr, buf)
+    }
+    fn mappings(&mut self) -> Result<Vec<Mapping>, Error> {
+        self.mappings()
+    }
+    fn names(&self) -> &HashMap<PathBuf, PathBuf> {
+        self.names()
+    }
+    fn threads(&self) -> Vec<ThreadView> {
+        self.threads()
+    }
+    fn tape(&mut self, listener: Box<dyn Listener>) -> Result<(), Error> {
+        self.tape(listener)
+    }
+    fn probe(&mut self, entries: Vec<u64>) {
+        self.probe(entries);
+    }
+    fn let_tape_be_heard(&mut self) -> Result<(), Error> {
+        self.let_tape_be_heard()
+    }
+    fn end_tape(&mut self) -> Result<Box<dyn Listener>, Error> {
+        self.end_tape()
+    }
+    fn with_listener(&mut self, f: &mut Lent<'_>) -> Result<(), Error> {
+        let listener = self.end_tape()?;
+        let listener = f(self, listener);
+        self.tape(listener)
+    }
+}
+
+impl Guest for Recorder {
+    fn run(&mut self, until: &Until) -> Result<Halt, Error> {
+        self.run_until(until)
+    }
+    fn step(&self) -> Result<u64, Error> {
+        self.step()
+    }
+    fn regs(&self) -> UserRegs {
+        self.engine.shown_regs()
+    }
+    fn read(&self, addr: u64, buf: &mut [u8]) -> usize {
+        self.engine.read(addr, buf)
+    }
+    fn mappings(&mut self) -> Result<Vec<Mapping>, Error> {
+        self.engine.mappings()
+    }
+    fn names(&self) -> &HashMap<PathBuf, PathBuf> {
+        &self.names
+    }
+    fn threads(&self) -> Vec<ThreadView> {
+        let in_call: Vec<ThreadId> = self.waiting.iter().map(|w| w.thread).collect();
+        self.engine.thread_views(&in_call, &[])
+    }
+    fn tape(&mut self, listener: Box<dyn Listener>) -> Result<(), Error> {
+        self.tape(listener)
+    }
+    fn probe(&mut self, entries: Vec<u64>) {
+        self.probe(entries);
+    }
+    fn let_tape_be_heard(&mut self) -> Result<(), Error> {
+        self.let_tape_be_heard()
+    }
+    fn end_tape(&mut self) -> Result<Box<dyn Listener>, Error> {
+        self.end_tape()
+    }
+    fn with_listener(&mut self, f: &mut Lent<'_>) -> Result<(), Error> {
+        self.with_listener(f)
     }
 }

@@ -68,6 +68,14 @@ impl Layout {
     pub(crate) fn ring_size(self) -> u64 {
         0x80_0000
     }
+    /// Calls run on the spot have the first half of the ring.
+    pub(crate) fn spots_end(self) -> u64 {
+        self.beside()
+    }
+    /// What a tape tells of them beyond that, see [`beside`].
+    pub(crate) fn beside(self) -> u64 {
+        self.ring() + self.ring_size() / 2
+    }
     pub(crate) fn tape(self) -> u64 {
         self.shared() + 0xf0_0000
     }
@@ -122,6 +130,8 @@ pub(crate) mod slot {
     pub(crate) const NOBODY: u32 = 0xc0;
     /// The step of the system call in progress.
     pub(crate) const STEP: u32 = 0xd8;
+    /// Where what a tape tells of the next call run on the spot goes; 0 without a tape.
+    pub(crate) const BESIDE_AT: u32 = 0xe0;
     /// Countdown of each armed stop.
     pub(crate) const STOPS: u32 = 0x1000;
     pub(crate) const MAX_STOPS: u32 = 512;
@@ -142,6 +152,19 @@ pub(crate) mod record {
     pub(crate) const ARGS: u32 = 24;
     pub(crate) const ARGS_LEN: u32 = 24;
     pub(crate) const SIZE: u32 = ARGS + ARGS_LEN;
+}
+
+/// While a tape is written of a guest that is recorded: for each record in the ring, in the same order, what the events
+/// file has no use for. There is room for as many as there can be records.
+pub(crate) mod beside {
+    /// Where the next record of the tape goes.
+    pub(crate) const CURSOR: u32 = 0;
+    /// The address behind the call.
+    pub(crate) const NEXT: u32 = 8;
+    /// The last three arguments.
+    pub(crate) const ARGS: u32 = 16;
+    pub(crate) const SIZE: u32 = 40;
+    const _: () = assert!(SIZE <= super::record::SIZE);
 }
 
 /// One record of an observed run, in 8-byte words: address, step, memory operand, the general

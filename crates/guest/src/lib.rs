@@ -10,8 +10,9 @@
 //! 1. A `Replay` is a *stopped* guest. It runs only inside methods that take `&mut self`
 //!    ([`Replay::run`], [`Replay::goto`], [`Replay::call`]), which return when it has stopped
 //!    again. So the borrow checker keeps the two apart: no registers are read from a guest that
-//!    runs. A recorded guest runs inside [`Recorder::run`], which consumes the recorder; what is
-//!    seen of it on the way is the [`Crash`] lent to [`Recorder::on_crash`].
+//!    runs. A recorded guest runs inside [`Recorder::run`], which consumes the recorder, or inside
+//!    [`Recorder::run_until`], which stops it for somebody to look at it. [`Guest`] is what both
+//!    have in common.
 //! 2. A stopped guest stands at a boundary between two of its instructions, and everything shown
 //!    of a `Replay` is in guest terms: its own addresses, its own registers, none of the engine's
 //!    memory.
@@ -29,8 +30,8 @@
 //! **Recording**
 //!
 //! 6. [`Recorder::start`] takes a folder that exists and holds no events; copies of mapped files
-//!    go to `.files` beside it. If [`Recorder::run`] fails, the guest is dead and what was
-//!    recorded stays readable. A recorder that is dropped without `run` leaves its guest stopped
+//!    go to `.files` beside it. If [`Recorder::run`] or [`Recorder::run_until`] fails, the guest is
+//!    dead and what was recorded stays readable. A recorder that is dropped without `run` leaves its guest stopped
 //!    until the process ends.
 //! 7. What is denied to the guest, or not as it would be natively, is in [`Recorded::notes`].
 //!
@@ -92,6 +93,7 @@ mod shared;
 mod signals;
 mod sites;
 mod special;
+mod spots;
 mod start;
 mod stops;
 mod threads;
@@ -101,6 +103,7 @@ mod watch;
 pub use checkpoint::{CheckpointId, Spacing};
 pub use edit::{Edit, EditId, Operand, Place, Reference, condition_holds};
 pub use engine::register_mut;
+pub use inspect::{Guest, Lent};
 pub use interrupts::{die_of, survive_interrupts};
 pub use launch::Launch;
 pub use maps::{Mapping, Protection};

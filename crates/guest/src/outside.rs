@@ -371,6 +371,8 @@ impl Recorder {
             writes,
             ..Default::default()
         };
+        self.tape_writes(&effects);
+        self.engine.tape_outside()?;
         self.log(Kind::Memory, 0, 0, effects.encode())
     }
 

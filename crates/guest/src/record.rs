@@ -1,30 +1,37 @@
 //! Recording: the guest runs against the real world, and what it learns is written down.
+//!
+//! Meanwhile somebody can look at the guest: [`Recorder::run_until`] stops it at addresses and before system calls, and a
+//! tape can be written. Nothing of that is in the recording, which is the same without.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use abi::{Call, Class, Plan};
 
 use crate::engine::{Engine, Pending, Stop};
 use crate::files::Files;
 use crate::launch::{self, Launch};
-use crate::layout::slot;
 use crate::outside::Outside;
 use crate::policy::{Policy, Schedule, Why};
 use crate::process::Outcome;
 use crate::ptrace::{Resume, Tracee, Wait, wait_for};
 use crate::recording::{CallEffects, Event, FileRef, Kind, Writer};
+use crate::replay::{Halt, Syscalls, Until};
 use crate::report::{Deadlock, OnCrash, OnDeadlock};
 use crate::schedule::Waiting;
 use crate::shared::segment;
 use crate::signals::Disposition;
 use crate::sites::{Hunt, Sites};
 use crate::start::{self, recording_class};
+use crate::stops::{Purpose, Stops};
 use crate::threads::{About, ThreadId};
 use crate::{Crash, End, Error, Stats, special};
 
 mod calls;
 mod processes;
 mod signals;
+mod tape;
 
 /// What a finished recording run tells its caller.
 pub struct Recorded {
@@ -47,9 +54,8 @@ pub struct Recorder {
     pub(crate) notes: Vec<String>,
     /// Memory that others can write.
     pub(crate) outside: Outside,
-    /// What the class table was last made for: guarded code pages, several threads, memory that
-    /// others can write.
-    pub(crate) classes_for: (bool, bool, bool),
+    /// What the class table was last made for.
+    pub(crate) classes_for: crate::schedule::Circumstances,
     pub(crate) waiting: Vec<Waiting>,
     /// Where the kernel writes zero when each thread ends.
     pub(crate) clear_tids: Vec<(ThreadId, u64)>,
@@ -79,11 +85,20 @@ pub struct Recorder {
     on_crash: Option<OnCrash>,
     /// The guest is gone.
     over: bool,
+    ended: Option<End>,
+    /// Where somebody wants the guest to stop, and before which calls.
+    pub(crate) stops: Stops,
+    pub(crate) asked: Syscalls,
+    /// The guest has stopped for a system call that was announced and not yet made.
+    held: bool,
+    interrupt: Arc<AtomicBool>,
+    taped: tape::Taped,
 }
 
 impl Drop for Recorder {
     fn drop(&mut self) {
         crate::interrupts::guest(0);
+        self.engine.drop_tape();
         if !self.over {
             self.engine.tracee.kill();
         }
@@ -126,7 +141,7 @@ impl Recorder {
             names,
             notes: Vec::new(),
             outside: Outside::default(),
-            classes_for: (false, false, false),
+            classes_for: Default::default(),
             waiting: Vec::new(),
             clear_tids: Vec::new(),
             leader: tracee.0,
@@ -145,6 +160,12 @@ impl Recorder {
             affinity,
             on_crash,
             over: false,
+            ended: None,
+            stops: Stops::beside(crate::sites::MOST_OBSERVED),
+            asked: Syscalls::None,
+            held: false,
+            interrupt: Arc::default(),
+            taped: tape::Taped::default(),
         })
     }
 
@@ -194,54 +215,115 @@ impl Recorder {
 
     /// Runs the guest to its end.
     pub fn run(mut self) -> Result<Recorded, Error> {
-        let end = self.drive();
-        self.over = true;
-        match end {
-            Ok(end) => {
+        while !matches!(self.run_until(&Until::end())?, Halt::Ended(_)) {}
+        self.finished()
+    }
+
+    /// Has `flag`, once it is set, stop the run in progress within a fraction of a second.
+    pub fn interrupt_by(&mut self, flag: Arc<AtomicBool>) {
+        self.interrupt = flag;
+    }
+
+    /// Runs the guest until one of the conditions holds or it ends. Watches and signals are not among those that a
+    /// recorded guest can be stopped by. If it fails, the guest is dead.
+    ///
+    /// Where it stops before a system call, the call counts as executed and has not been made; rcx and r11 are what it
+    /// leaves there.
+    pub fn run_until(&mut self, until: &Until) -> Result<Halt, Error> {
+        if let Some(end) = self.ended {
+            return Ok(Halt::Ended(end));
+        }
+        if self.over || until.signals || !until.watches.is_empty() {
+            let what = "a guest that is being recorded cannot be stopped so";
+            return Err(Error::Request(what.into()));
+        }
+        let halt = self.run_stopping(until);
+        if halt.is_err() {
+            self.over = true;
+            let _ = self.kill_all();
+            // What was recorded so far stays readable.
+            let _ = self.writer.finish();
+        }
+        halt
+    }
+
+    fn run_stopping(&mut self, until: &Until) -> Result<Halt, Error> {
+        for (i, s) in until.stops.iter().enumerate() {
+            self.stops
+                .add(&mut self.engine, s.pc, s.nth, Purpose::Halt(i))?;
+        }
+        self.asked.clone_from(&until.syscalls);
+        self.choose_classes();
+        let halt = self.drive(until)?;
+        match halt {
+            Halt::Ended(end) => {
+                self.over = true;
+                self.ended = Some(end);
                 let step = self.engine.stats.steps;
                 self.account(self.engine.threads.current, step);
-                self.writer.event(&Event::new(
-                    Kind::End,
-                    0,
-                    step,
-                    end.to_wait_status(),
-                    Vec::new(),
-                ))?;
+                let status = end.to_wait_status();
+                self.writer
+                    .event(&Event::new(Kind::End, 0, step, status, Vec::new()))?;
                 self.writer.finish()?;
                 self.engine.stats.translated += self.engine.cache.translated;
                 self.engine.stats.recording_bytes = self.writer.bytes;
-                Ok(Recorded {
-                    end,
-                    stats: self.engine.stats.clone(),
-                    notes: std::mem::take(&mut self.notes),
-                    threads: self.engine.threads.about.values().cloned().collect(),
-                    files: std::mem::take(&mut self.names),
-                })
             }
-            Err(e) => {
-                let _ = self.kill_all();
-                // What was recorded so far stays readable.
-                let _ = self.writer.finish();
-                Err(e)
-            }
+            _ => drop(self.stops.end_run(&mut self.engine, &until.stops)?),
+        }
+        Ok(halt)
+    }
+
+    /// Instructions executed since the guest began.
+    pub fn step(&self) -> Result<u64, Error> {
+        match self.ended {
+            Some(_) => Ok(self.engine.stats.steps),
+            None => self.engine.step(),
         }
     }
 
-    fn drive(&mut self) -> Result<End, Error> {
+    /// What there is to say of a guest that has ended.
+    pub fn finished(mut self) -> Result<Recorded, Error> {
+        let end = self.ended;
+        let end = end.ok_or(Error::Request("the guest has not ended".into()))?;
+        Ok(Recorded {
+            end,
+            stats: self.engine.stats.clone(),
+            notes: std::mem::take(&mut self.notes),
+            threads: self.engine.threads.about.values().cloned().collect(),
+            files: std::mem::take(&mut self.names),
+        })
+    }
+
+    fn drive(&mut self, until: &Until) -> Result<Halt, Error> {
+        if std::mem::take(&mut self.held)
+            && let Some(end) = self.taped_syscall()?
+        {
+            return Ok(Halt::Ended(end));
+        }
         loop {
             if let Some(end) = self.deliver_pending()? {
-                return Ok(end);
+                return Ok(Halt::Ended(end));
+            }
+            if self.interrupt.swap(false, Ordering::SeqCst) {
+                return Ok(Halt::Interrupted);
             }
             let several = self.engine.threads.several();
-            let goal = Some(if several {
+            let mut goal = if several {
                 self.arm_sites()?;
                 self.turn_until.min(self.beat)
             } else {
                 self.beat
-            });
-            let goal = self.rest_before(goal)?;
+            };
+            if let Some(step) = until.step {
+                if self.engine.step()? >= step {
+                    return Ok(Halt::Step);
+                }
+                goal = goal.min(step);
+            }
+            let goal = self.rest_before(Some(goal))?;
             let stop = self.engine.go(goal)?;
             self.drain()?;
+            self.tape_came_here(&stop)?;
             self.rest_after(&stop)?;
             self.choose_classes();
             let end = match stop {
@@ -251,12 +333,20 @@ impl Recorder {
                     self.engine.before_call()?;
                     None
                 }
-                Stop::Syscall => self.syscall()?,
+                Stop::Syscall => {
+                    let nr = self.engine.regs.rax;
+                    if self.asked.has(nr) {
+                        self.held = true;
+                        return Ok(Halt::Syscall { nr });
+                    }
+                    self.taped_syscall()?
+                }
                 Stop::Interrupted(code) => {
                     let call = self.engine.call();
+                    self.tape_call_begins(&call);
                     self.interrupted(&call, None, code)?
                 }
-                Stop::Special => self.special()?,
+                Stop::Special => self.taped_special()?,
                 Stop::Fault { signal, info } => self.fault(Pending { signal, info })?,
                 Stop::NoCode => {
                     let info = special::no_code_info(&self.engine);
@@ -265,12 +355,19 @@ impl Recorder {
                         info,
                     })?
                 }
-                Stop::Armed => self.at_site()?,
+                Stop::Armed => {
+                    let pc = self.engine.regs.rip;
+                    let due = self.stops.due(&mut self.engine, pc)?;
+                    if let Some(&Purpose::Halt(i)) = due.first() {
+                        return Ok(Halt::Stop(i));
+                    }
+                    self.at_site()?
+                }
                 Stop::Watched { .. } => None,
                 Stop::Ended(wait) => Some(self.ended(wait)?),
             };
             if let Some(end) = end {
-                return Ok(end);
+                return Ok(Halt::Ended(end));
             }
         }
     }
@@ -298,12 +395,9 @@ impl Recorder {
 
     /// Moves what the system-call routine has logged to the file.
     pub(super) fn drain(&mut self) -> Result<(), Error> {
+        self.engine.note_spots()?;
         let ring = self.engine.cache.layout.ring();
-        let used = match self.engine.slot(slot::RING_AT) {
-            Ok(at) => at - ring,
-            // The guest is gone, and with it the mark. What is logged ends where a step is zero.
-            Err(_) => self.engine.cache.layout.ring_size(),
-        };
+        let (used, _) = self.engine.in_ring();
         if used == 0 {
             return Ok(());
         }
@@ -321,7 +415,7 @@ impl Recorder {
         self.writer.raw(&bytes)?;
         bytes.fill(0);
         self.engine.cache.write_shared(ring, &bytes);
-        match self.engine.set_slot(slot::RING_AT, ring) {
+        match self.engine.empty_ring() {
             Err(Error::Lost) | Ok(()) => Ok(()),
             Err(e) => Err(e),
         }

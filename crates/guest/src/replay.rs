@@ -94,6 +94,16 @@ pub enum Syscalls {
     Numbers(Vec<u64>),
 }
 
+impl Syscalls {
+    pub(crate) fn has(&self, nr: u64) -> bool {
+        match self {
+            Syscalls::None => false,
+            Syscalls::Any => true,
+            Syscalls::Numbers(list) => list.contains(&nr),
+        }
+    }
+}
+
 /// How far a run goes: to the first of these, or to the end.
 #[derive(Clone, Debug, Default)]
 pub struct Until {
@@ -193,6 +203,8 @@ pub struct Replay {
     /// Process id that the guest believes to have.
     pub(crate) pid: u64,
     pub(crate) to_deliver: VecDeque<Pending>,
+    /// The system call at hand, until the tape has been told what became of it, and what it may read.
+    taped_call: Option<(Call, Option<abi::Plan>)>,
     /// How many answers are offered to calls in advance.
     pub(crate) window: crate::offers::Window,
 }
@@ -286,6 +298,7 @@ impl Replay {
             private: None,
             pid: snapshot.pid,
             to_deliver: VecDeque::new(),
+            taped_call: None,
             window: crate::offers::Window::default(),
         };
         replay.next = replay.reader.next()?;
@@ -532,12 +545,7 @@ impl Replay {
                 Stop::Boundary => None,
                 Stop::Syscall => {
                     let nr = self.engine.regs.rax;
-                    let announce = match &until.syscalls {
-                        Syscalls::None => false,
-                        Syscalls::Any => true,
-                        Syscalls::Numbers(list) => list.contains(&nr),
-                    };
-                    if announce && !here {
+                    if until.syscalls.has(nr) && !here {
                         self.engine.before_call()?;
                         self.at_call = true;
                         self.stops.counted = true;
@@ -550,10 +558,7 @@ impl Replay {
                         return Ok(Halt::Access);
                     }
                     watching.give_pages(&mut self.engine)?;
-                    if !resumed {
-                        self.tape_enter()?;
-                    }
-                    let end = self.taped_syscall()?;
+                    let end = self.taped_syscall(resumed)?;
                     if end.is_none() {
                         watching.take_pages(&mut self.engine)?;
                     }

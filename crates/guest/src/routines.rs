@@ -13,7 +13,9 @@
 use iced_x86::IcedError;
 use iced_x86::code_asm::*;
 
-use crate::layout::{L2_BITS, L2_GROUP_BITS, L2_MULTIPLIER, Layout, class, offer, record, slot};
+use crate::layout::{
+    L2_BITS, L2_GROUP_BITS, L2_MULTIPLIER, Layout, beside, class, offer, record, slot,
+};
 
 /// Addresses inside the routines that the tracer recognises when the guest stops there.
 #[derive(Clone, Copy, Debug)]
@@ -108,6 +110,7 @@ fn try_assemble(layout: Layout, at: u64) -> Result<(Vec<u8>, Labels), IcedError>
     let mut plain = a.create_label();
     let mut sized = a.create_label();
     let mut syscall_insn = a.create_label();
+    let mut untaped = a.create_label();
     let mut copy = a.create_label();
     let mut copied = a.create_label();
     let mut slow = a.create_label();
@@ -194,6 +197,21 @@ fn try_assemble(layout: Layout, at: u64) -> Result<(Vec<u8>, Labels), IcedError>
     a.cld()?;
     a.push(rdi)?;
     a.push(rsi)?;
+    // First, so that it is there for every call that has a record.
+    a.mov(r11, gs(slot::BESIDE_AT))?;
+    a.test(r11, r11)?;
+    a.jz(untaped)?;
+    a.mov(rcx, gs(slot::TAPE))?;
+    a.mov(qword_ptr(r11 + beside::CURSOR), rcx)?;
+    a.mov(rcx, gs(slot::NEXT))?;
+    a.mov(qword_ptr(r11 + beside::NEXT), rcx)?;
+    for n in 0..3 {
+        a.mov(rcx, gs(slot::ARGS + 8 * (3 + n)))?;
+        a.mov(qword_ptr(r11 + beside::ARGS + 8 * n), rcx)?;
+    }
+    a.add(r11, beside::SIZE as i32)?;
+    a.mov(gs(slot::BESIDE_AT), r11)?;
+    a.set_label(&mut untaped)?;
     a.mov(rdi, gs(slot::RING_AT))?;
     a.mov(qword_ptr(rdi + record::RESULT), rax)?;
     a.mov(r11, gs(slot::STEP))?;

@@ -7,12 +7,12 @@
 use abi::{Blocking, Call, Plan};
 
 use crate::futex::Sleeper;
-use crate::layout::slot;
 pub(crate) use crate::policy::Why;
 use crate::process::Outcome;
 use crate::ptrace::{Tracee, Wait, wait_for};
 use crate::record::{Prepared, Recorder};
 use crate::recording::Kind;
+use crate::replay::Syscalls;
 use crate::report::Deadlock;
 use crate::start::recording_class;
 use crate::threads::ThreadId;
@@ -28,6 +28,20 @@ pub(crate) struct Waiting {
     pub(crate) sleeper: Option<Sleeper>,
 }
 
+/// What decides which calls run on the spot.
+#[derive(Default)]
+pub(crate) struct Circumstances {
+    /// There are guarded code pages.
+    guarded: bool,
+    several: bool,
+    /// There is memory that others can write.
+    watching: bool,
+    /// A tape is to tell what calls read.
+    reads: bool,
+    /// Somebody wants to see these before they are made.
+    asked: Syscalls,
+}
+
 /// With more waiting threads than this, whether one of them has just been woken by the call before
 /// is left to chance.
 const MOST_LOOKED_AT: usize = 32;
@@ -39,14 +53,28 @@ impl Recorder {
         let guarded = !self.engine.protected.is_empty();
         let several = self.engine.threads.several();
         let watching = self.outside.watching();
-        if (guarded, several, watching) == self.classes_for {
+        let reads = self.engine.tape_wants_reads();
+        let known = &self.classes_for;
+        if (guarded, several, watching, reads)
+            == (known.guarded, known.several, known.watching, known.reads)
+            && known.asked == self.asked
+        {
             return;
         }
-        self.classes_for = (guarded, several, watching);
+        self.classes_for = Circumstances {
+            guarded,
+            several,
+            watching,
+            reads,
+            asked: self.asked.clone(),
+        };
+        let asked = &self.asked;
         self.engine.set_classes(&|nr| {
             let yields = nr == libc::SYS_sched_yield as u64;
             let blocks = abi::may_block(nr) != Blocking::Never;
-            if watching || several && (blocks || yields) {
+            // Later it is not known any more what it read.
+            let unknown = reads && !abi::reads_by_arguments(nr);
+            if watching || several && (blocks || yields) || unknown || asked.has(nr) {
                 0
             } else {
                 recording_class(nr, guarded)
@@ -64,6 +92,7 @@ impl Recorder {
         if let Some(outcome) = self.wait_asleep()? {
             return Ok(Some((prepared, outcome)));
         }
+        self.tape_waits(call)?;
         self.waiting.push(Waiting {
             thread: self.engine.threads.current,
             call: *call,
@@ -169,8 +198,8 @@ impl Recorder {
             if gone {
                 self.engine.drop_thread(here);
             }
-            let ring = self.engine.cache.layout.ring();
-            self.engine.set_slot(slot::RING_AT, ring)?;
+            self.engine.empty_ring()?;
+            self.engine.tape_state()?;
             self.log(Kind::Switch, next.0, 0, Vec::new())?;
             self.account(here, step);
             if let Some(about) = self.engine.threads.about.get_mut(&next) {
@@ -182,6 +211,7 @@ impl Recorder {
             None => Ok(None),
             Some(i) => {
                 let w = self.waiting.remove(i);
+                self.tape_call_begins(&w.call);
                 let outcome = w
                     .result()
                     .expect("a thread is ready when its call has come out");
@@ -355,6 +385,7 @@ impl Recorder {
         let step = self.engine.step()?;
         let leader = self.engine.tracee.0 == self.leader;
         let robust = self.robust_list();
+        self.tape_enter(call)?;
         self.engine.begin_call(call)?;
         let tid = self.engine.tracee.0;
         if leader {
@@ -388,6 +419,8 @@ impl Recorder {
             writes: self.after_end(tid, clear_tid, robust)?,
             file: None,
         };
+        self.tape_writes(&effects);
+        self.tape_ended(call, id)?;
         self.engine.threads.ended(id, step);
         self.engine.exchange(id)?;
         let event =

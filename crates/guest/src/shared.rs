@@ -370,7 +370,7 @@ impl Replay {
                     });
                 let room = next.map_or(u64::MAX, |m| m.start - addr);
                 let n = bytes.len().min(usize::try_from(room).unwrap_or(usize::MAX));
-                self.engine.put(addr, &bytes[..n])?;
+                self.engine.put_untold(addr, &bytes[..n])?;
                 self.engine.code_changed(addr, n as u64)?;
                 if n == bytes.len() {
                     return Ok(());

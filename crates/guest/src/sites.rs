@@ -23,6 +23,9 @@ const SPINS: u64 = 8;
 /// Sites that may be stopped at besides `pause`.
 const MOST: u32 = 384;
 
+/// Sites of any kind while somebody else stops the guest too: the other countdowns are theirs.
+pub(crate) const MOST_OBSERVED: u32 = slot::MAX_STOPS / 2;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Site {
     Pause,
@@ -121,7 +124,8 @@ impl Recorder {
             } else {
                 MOST
             };
-            if self.sites.used >= limit {
+            let shared = !self.stops.is_empty();
+            if self.sites.used >= limit || shared && self.sites.used >= MOST_OBSERVED {
                 continue;
             }
             let countdown = match site {
@@ -141,10 +145,14 @@ impl Recorder {
 
     /// The countdowns are one for all threads: they go with the turn.
     pub(crate) fn carry_countdowns(&mut self, from_page: u64) -> Result<(), Error> {
-        if self.sites.used == 0 || from_page == self.engine.page {
+        let used = match self.stops.is_empty() {
+            true => self.sites.used,
+            false => slot::MAX_STOPS,
+        };
+        if used == 0 || from_page == self.engine.page {
             return Ok(());
         }
-        let len = self.sites.used as usize * 8;
+        let len = used as usize * 8;
         let at = u64::from(slot::STOPS);
         let countdowns = self.engine.memory.read_vec(from_page + at, len)?;
         self.engine.memory.write(self.engine.page + at, &countdowns)

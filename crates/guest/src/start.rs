@@ -145,7 +145,7 @@ pub(crate) fn move_in(tracee: Tracee, class_of: &dyn Fn(u64) -> u64) -> Result<E
 
     engine.set_slot(slot::STACK, engine.page + u64::from(slot::STACK_TOP))?;
     engine.set_slot(slot::RING_AT, layout.ring())?;
-    engine.set_slot(slot::RING_END, layout.ring() + layout.ring_size())?;
+    engine.set_slot(slot::RING_END, layout.spots_end())?;
     engine.reset_step(0)?;
     engine.set_classes(class_of);
     // Exec keeps the flags of the alternate stack, which signal frames show; let them not be those of

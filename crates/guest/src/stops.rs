@@ -50,9 +50,23 @@ pub(crate) struct Stops {
     pub(crate) counted: bool,
     /// Edits of the instruction at which the guest stands.
     here: Vec<u32>,
+    /// The first of the slots that it may use.
+    first: u32,
 }
 
 impl Stops {
+    /// Those of a guest whose scheduler needs the slots below `first`.
+    pub(crate) fn beside(first: u32) -> Stops {
+        Stops {
+            first,
+            ..Stops::default()
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.at.is_empty()
+    }
+
     pub(crate) fn has(&self, pc: u64) -> bool {
         self.at.get(&pc).is_some_and(|a| !a.is_idle())
     }
@@ -94,7 +108,7 @@ impl Stops {
             return load(a, pc, engine);
         }
         let idle = self.at.values().filter(|a| a.is_idle()).count();
-        if idle >= MOST_IDLE || self.at.len() >= slot::MAX_STOPS as usize {
+        if idle >= MOST_IDLE || self.at.len() as u32 >= slot::MAX_STOPS - self.first {
             self.at.retain(|&pc, a| {
                 if a.is_idle() {
                     engine.disarm(pc);
@@ -103,10 +117,11 @@ impl Stops {
             });
         }
         let used: Vec<u32> = self.at.values().map(|a| a.slot).collect();
-        let slot = (0..slot::MAX_STOPS)
+        let slot = (self.first..slot::MAX_STOPS)
             .find(|n| !used.contains(n))
             .ok_or_else(|| {
-                Error::Request(format!("more than {} stops at a time", slot::MAX_STOPS))
+                let most = slot::MAX_STOPS - self.first;
+                Error::Request(format!("more than {most} stops at a time"))
             })?;
         let mut a = Address {
             slot,

@@ -177,10 +177,9 @@ impl Engine {
             .write_u64(at(slot::STACK), page + u64::from(slot::STACK_TOP))?;
         self.memory
             .write_u64(at(slot::RING_AT), self.cache.layout.ring())?;
-        self.memory.write_u64(
-            at(slot::RING_END),
-            self.cache.layout.ring() + self.cache.layout.ring_size(),
-        )?;
+        self.memory
+            .write_u64(at(slot::RING_END), self.cache.layout.spots_end())?;
+        self.memory.write_u64(at(slot::BESIDE_AT), 0)?;
         self.memory.write_u64(at(slot::PREEMPT), 0)?;
         regs.gs_base = page;
         let trap_blocked = self.trap_blocked;

@@ -175,8 +175,18 @@ impl Checked {
 
     /// It cannot be decided without the guest's memory.
     pub fn asks_memory(&self) -> bool {
+        self.asks_pointers() || self.asks_values()
+    }
+
+    /// It asks whether there is a pointer to a block.
+    pub fn asks_pointers(&self) -> bool {
+        self.condition.has(|t| matches!(t, Term::Pointed(_)))
+    }
+
+    /// It asks what is in memory.
+    pub fn asks_values(&self) -> bool {
         self.condition
-            .has(|t| matches!(t, Term::Pointed(_) | Term::Apply(Function::Value, _)))
+            .has(|t| matches!(t, Term::Apply(Function::Value, _)))
     }
 
     pub fn is_deref(&self) -> bool {

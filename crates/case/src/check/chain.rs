@@ -65,12 +65,13 @@ pub(crate) fn chains(w: &mut Watched, starts: &[Start]) -> Result<Vec<Chain>, Er
         return Ok(Vec::new());
     };
     let first = last.saturating_sub(WINDOW);
-    w.replay.goto(first).map_err(|e| w.wrong(e))?;
-    w.replay
+    w.goto(first)?;
+    let replay = w.replay()?;
+    let roll = replay
         .tape(Box::new(Roll::new(Codes::default())))
-        .map_err(|e| w.wrong(e))?;
-    w.replay.run(&Until::step(last)).map_err(|e| w.wrong(e))?;
-    let roll = w.replay.end_tape().map_err(|e| w.wrong(e))?;
+        .and_then(|()| replay.run(&Until::step(last)))
+        .and_then(|_| replay.end_tape());
+    let roll = roll.map_err(|e| w.wrong(e))?;
     let roll = roll
         .into_any()
         .downcast::<Roll>()
@@ -155,14 +156,14 @@ fn describe(w: &mut Watched, start: &Start, trail: Trail) -> Result<Chain, Error
 }
 
 fn hop(w: &mut Watched, m: &Move) -> Result<Hop, Error> {
-    w.replay.goto(m.step + 1).map_err(|e| w.wrong(e))?;
-    let regs = w.replay.regs();
+    w.goto(m.step + 1)?;
+    let regs = w.guest().regs();
     let (value, variable) = match m.to {
         Spot::Register(r) => (crate::trace::register_of(&regs, r), None),
         Spot::Memory(a, len) => {
             let mut bytes = [0; 8];
             let len = len.min(8) as usize;
-            w.replay.read(a, &mut bytes[..len]);
+            w.guest().read(a, &mut bytes[..len]);
             (u64::from_le_bytes(bytes), variable(w, a))
         }
     };
@@ -185,8 +186,8 @@ fn hop(w: &mut Watched, m: &Move) -> Result<Hop, Error> {
 
 /// The variable at an address: of the function that runs, or a global one.
 fn variable(w: &Watched, a: u64) -> Option<String> {
-    let memory = Guest(&w.replay);
-    let registers = moment::registers(&w.replay.regs());
+    let memory = Guest(w.guest());
+    let registers = moment::registers(&w.guest().regs());
     let frames = w.program.unwind(&registers, &memory, 1);
     let locals = frames
         .first()

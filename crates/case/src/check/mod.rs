@@ -1,11 +1,16 @@
 //! `check`: a run under the eyes of rules.
 //!
-//! The recording is replayed once with the tape on, for the abstract machine of `rules`, which finds where
-//! conditions hold. Then the guest is taken to each of these steps: to look at what the tape does not tell,
-//! to show the stacks, and to follow the pointers back.
+//! A program is run once: it writes the tape while it is recorded, and the abstract machine of `rules`, which finds where
+//! conditions hold, hears it meanwhile. A recording is replayed with the tape on instead. If something was found, the
+//! guest is then taken to each of these steps in a replay: to look at what the tape does not tell, to show the stacks,
+//! and to follow the pointers back.
+//!
+//! What the program can still find when it ends, of which leaks are the other side, is looked for in the memory that it
+//! has then: it stops for that, so that a program without faults is not run again.
 
 mod chain;
 mod events;
+mod loader;
 mod reach;
 mod report;
 mod select;
@@ -28,7 +33,7 @@ use serde::Serialize;
 use crate::Error;
 use crate::meta::{Ended, Meta};
 use crate::replay::Audience;
-use crate::run::{self, RunRequest, Stuck, Surroundings};
+use crate::run::{RunRequest, Stuck};
 use crate::store::{Finished, RecordingName, Store};
 use watch::{How, Watched};
 
@@ -81,7 +86,7 @@ pub struct CheckFigures {
     pub steps: u64,
     /// Allocations that were followed.
     pub blocks: u64,
-    /// Replaying with the tape on while the rules are asked.
+    /// Running, or replaying, with the tape on while the rules are asked.
     pub watch_seconds: f64,
     /// Making the report.
     pub report_seconds: f64,
@@ -123,14 +128,6 @@ pub(crate) fn check(
     audience: &Rc<dyn Audience>,
 ) -> Result<CheckReport, Error> {
     let chosen = select::choose(&request.rules, &request.only)?;
-    let recording = match &request.program {
-        Some(program) => {
-            let done = run::run(store, program, &Surroundings::default(), Some(stuck))?;
-            Some(done.recording.0)
-        }
-        None => request.recording.clone(),
-    };
-    let Finished { name, folder, meta } = store.finished(recording.as_deref())?;
     let begun = Instant::now();
     let how = How {
         first_only: !request.all,
@@ -138,7 +135,17 @@ pub(crate) fn check(
         events: request.events,
         doubt: request.doubt,
     };
-    let mut watched = Watched::of(&name, &folder, &meta, &chosen, how, audience)?;
+    let (mut watched, ended) = match &request.program {
+        Some(program) => {
+            let (watched, done) = Watched::recorded(store, program, &chosen, how, stuck)?;
+            (watched, done.ended)
+        }
+        None => {
+            let Finished { name, folder, meta } = store.finished(request.recording.as_deref())?;
+            let watched = Watched::of(&name, &folder, &meta, &chosen, how, audience)?;
+            (watched, meta.ended)
+        }
+    };
     let watch_seconds = begun.elapsed().as_secs_f64();
     let begun = Instant::now();
     let faults = report::faults(&mut watched, &chosen, request)?;
@@ -158,8 +165,8 @@ pub(crate) fn check(
         false => Vec::new(),
     };
     Ok(CheckReport {
-        recording: RecordingName(name),
-        ended: meta.ended,
+        recording: RecordingName(watched.name.clone()),
+        ended,
         faults,
         rules: chosen.rules.iter().map(|r| r.name.clone()).collect(),
         events,

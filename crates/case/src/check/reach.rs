@@ -6,7 +6,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use guest::Replay;
+use guest::Guest;
 use rules::eval::Contents;
 use rules::heap::{BlockId, Heap};
 use rustc_hash::FxHashMap;
@@ -127,7 +127,7 @@ fn grains(blocks: &[(u64, u64, BlockId)], table: u64) -> Box<[u32]> {
 
 /// The guest's memory, read in large pieces.
 struct Windows<'a> {
-    replay: &'a Replay,
+    guest: &'a dyn Guest,
     /// Empty where not all is mapped.
     kept: FxHashMap<u64, Vec<u8>>,
     block: Vec<u8>,
@@ -141,7 +141,7 @@ impl Windows<'_> {
         if self.kept.len() < MOST_WINDOWS {
             self.kept.entry(window).or_insert_with(|| {
                 let mut bytes = vec![0; WINDOW as usize];
-                match self.replay.read(window * WINDOW, &mut bytes) == bytes.len() {
+                match self.guest.read(window * WINDOW, &mut bytes) == bytes.len() {
                     true => bytes,
                     false => Vec::new(),
                 }
@@ -151,7 +151,7 @@ impl Windows<'_> {
             Some(bytes) if !bytes.is_empty() => &bytes[from..from + len],
             _ => {
                 self.block.resize(len, 0);
-                let got = self.replay.read(at, &mut self.block);
+                let got = self.guest.read(at, &mut self.block);
                 &self.block[..got]
             }
         }
@@ -160,14 +160,16 @@ impl Windows<'_> {
 
 /// The guest's memory at the step where it stands.
 pub(crate) struct Held<'a> {
-    pub(crate) replay: &'a Replay,
-    pub(crate) reachable: Reachable,
+    /// Nothing of it if rules do not ask for its contents.
+    pub(crate) guest: Option<&'a dyn Guest>,
+    pub(crate) reachable: &'a Reachable,
 }
 
 impl Contents for Held<'_> {
     fn word(&self, address: u64) -> Option<u64> {
         let mut word = [0; 8];
-        (self.replay.read(address, &mut word) == 8).then(|| u64::from_le_bytes(word))
+        let got = self.guest?.read(address, &mut word);
+        (got == 8).then(|| u64::from_le_bytes(word))
     }
 
     fn pointed(&self, block: BlockId) -> bool {
@@ -177,15 +179,15 @@ impl Contents for Held<'_> {
 
 /// All blocks that can be found from what the guest has; not all once `user` wants an end to it.
 pub(crate) fn reachable(
-    replay: &mut Replay,
+    guest: &mut dyn Guest,
     heap: &Heap,
     step: u64,
     user: &AtomicBool,
 ) -> Result<Reachable, guest::Error> {
     let live = Live::of(heap, step);
     let blocks = blocks_of(heap, &live, step);
-    let mappings = replay.mappings()?;
-    let threads = replay.threads();
+    let mappings = guest.mappings()?;
+    let threads = guest.threads();
     let mut found = Reachable::default();
     let mut todo = Vec::new();
     let mut meet = |word: u64, todo: &mut Vec<usize>| {
@@ -195,7 +197,7 @@ pub(crate) fn reachable(
             todo.push(n);
         }
     };
-    let current = replay.regs();
+    let current = guest.regs();
     let mut stacks = vec![current.rsp];
     for r in threads.iter().map(|t| &t.regs).chain([&current]) {
         stacks.push(r.rsp);
@@ -219,7 +221,7 @@ pub(crate) fn reachable(
         };
         while at < m.end && !user.load(Ordering::Relaxed) {
             let n = (m.end - at).min(buffer.len() as u64) as usize;
-            let got = replay.read(at, &mut buffer[..n]);
+            let got = guest.read(at, &mut buffer[..n]);
             for (from, to) in words_outside(&blocks, at, got as u64 / 8) {
                 for word in buffer[8 * from as usize..8 * to as usize].chunks_exact(8) {
                     let word = u64::from_le_bytes(word.try_into().expect("eight bytes"));
@@ -230,7 +232,7 @@ pub(crate) fn reachable(
         }
     }
     let mut windows = Windows {
-        replay,
+        guest,
         kept: FxHashMap::default(),
         block: Vec::new(),
     };

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use guest::Guest;
 use rules::eval::Value;
 use rules::heap::{BlockId, DIFFERENCE, Family, Heap};
 use rules::machine::{Redex, Suspect};
@@ -10,7 +11,7 @@ use serde::Serialize;
 
 use super::CheckRequest;
 use super::chain::{self, Chain, Start};
-use super::reach::{self, Held};
+use super::reach::{self, Held, Reachable};
 use super::select::Chosen;
 use super::watch::Watched;
 use crate::Error;
@@ -92,25 +93,33 @@ pub(crate) fn faults(
         let rule = &chosen.rules[s.rule];
         let mut culprits = Vec::new();
         if rule.asks_memory() || is_about_blocks(rule) {
-            goto(w, s.step)?;
-            let asks = rule
-                .condition
-                .has(|t| matches!(t, rules::term::Term::Pointed(_)));
-            let reachable = match asks {
-                true => reach::reachable(&mut w.replay, &w.machine.heap, s.step, &w.user)
-                    .map_err(|e| w.wrong(e))?,
-                false => Default::default(),
-            };
+            // Of the end of a program that was watched while it ran, it is known what could be found.
+            let ending = w.ending.take();
+            let known = ending.as_ref().filter(|e| e.step == s.step);
+            let mut found = Reachable::default();
+            if rule.asks_values() || rule.asks_pointers() && known.is_none() {
+                w.goto(s.step)?;
+            }
+            if rule.asks_pointers() && known.is_none() {
+                let user = w.user.clone();
+                let replay = w.replay.as_mut().expect("it was taken there");
+                let reachable = reach::reachable(replay, &w.machine.heap, s.step, &user);
+                found = reachable.map_err(|e| w.wrong(e))?;
+            }
             w.go_on()?;
             let held = Held {
-                replay: &w.replay,
-                reachable,
+                guest: rule.asks_values().then(|| w.guest() as &dyn Guest),
+                reachable: known.map_or(&found, |e| &e.reachable),
             };
-            match w.machine.confirm(&s, &held) {
+            let confirmed = w.machine.confirm(&s, &held);
+            if confirmed.is_some() {
+                culprits = w.machine.culprits(&s, &held);
+            }
+            w.ending = ending;
+            match confirmed {
                 Some(bindings) => s.bindings = bindings,
                 None => continue,
             }
-            culprits = w.machine.culprits(&s, &held);
         }
         // The same place under another rule is the same fault.
         if out.iter().any(|f| f.step == s.step && culprits.is_empty()) {
@@ -136,18 +145,13 @@ fn is_about_blocks(rule: &Checked) -> bool {
     matches!(rule.condition, rules::term::Term::Blocks { .. })
 }
 
-fn goto(w: &mut Watched, step: u64) -> Result<(), Error> {
-    w.go_on()?;
-    w.replay.goto(step).map_err(|e| w.wrong(e))?;
-    w.go_on()
-}
-
 /// The guest taken to a step, and its stack there.
 fn site(w: &mut Watched, step: u64) -> Result<Site, Error> {
-    goto(w, step)?;
-    let mappings = w.replay.mappings().map_err(|e| w.wrong(e))?;
+    w.goto(step)?;
+    let mappings = w.replay()?.mappings();
+    let mappings = mappings.map_err(|e| w.wrong(e))?;
     let program = w.program_there(&mappings);
-    let replay = &w.replay;
+    let replay = w.guest();
     let read = |addr: u64, buf: &mut [u8]| replay.read(addr, buf);
     let names = replay.names();
     let m = Moment::new(step, replay.regs(), &mappings, names, &read, Some(program));

@@ -15,7 +15,8 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
-use ::tape::{Event, Listener, Part, Shape, Stretch};
+use ::tape::{Event, Insn as TapedInsn, Listener, Part, Shape, Stretch};
+use abi::{Call, Class, Plan};
 
 use super::*;
 use crate::layout::TAPE_SIZE;
@@ -66,6 +67,8 @@ struct Running {
     reader: Reader,
     /// Where the next record goes. The guest has it while it runs.
     cursor: u64,
+    /// How far it goes if the guest is killed before its next stop.
+    certain: u64,
     /// Shapes that the listener has been told.
     told: usize,
     events: Vec<(u32, Event)>,
@@ -204,6 +207,7 @@ impl Engine {
         self.tape.running = Some(Running {
             reader: Reader::start(listener),
             cursor: self.cache.layout.tape(),
+            certain: self.cache.layout.tape(),
             told,
             events: Vec::new(),
             step: self.step()?,
@@ -217,9 +221,67 @@ impl Engine {
         if !self.taping() {
             return Ok(None);
         }
-        self.hand_over(self.step()?)?;
+        let step = match self.step() {
+            Ok(step) => step,
+            // A guest that is gone has nothing to say of its steps.
+            Err(_) => {
+                self.catch_up()?;
+                let r = self.tape.running.as_mut().expect("just seen");
+                r.cursor = r.certain;
+                self.stats.steps
+            }
+        };
+        self.hand_over(step)?;
         let running = self.tape.running.take().expect("just seen");
         running.reader.stop().map(Some)
+    }
+
+    /// Gives up the tape at this step, for the engine of another image of the same guest.
+    pub(crate) fn give_tape(&mut self, step: u64) -> Result<Tape, Error> {
+        if self.taping() {
+            self.hand_over(step)?;
+        }
+        let tape = std::mem::take(&mut self.tape);
+        Ok(Tape {
+            // They are about the code of this engine.
+            blocks: FxHashMap::default(),
+            bounded: None,
+            in_cache: tape.running.is_some(),
+            ..tape
+        })
+    }
+
+    /// Goes on with the tape of the engine of an earlier image. This one has not run anything.
+    pub(crate) fn take_tape(&mut self, mut tape: Tape) {
+        if let Some(r) = &mut tape.running {
+            r.cursor = self.cache.layout.tape();
+            r.certain = r.cursor;
+        }
+        self.tape = tape;
+    }
+
+    /// Has everything on the tape that was done without the tracer.
+    fn catch_up(&mut self) -> Result<(), Error> {
+        self.note_taken()?;
+        self.note_spots()
+    }
+
+    /// A guest that is gone came at least to this step, when the cursor was there.
+    pub(crate) fn tape_came_to(&mut self, step: u64, cursor: u64) {
+        if let Some(r) = &mut self.tape.running
+            && cursor > r.certain
+        {
+            r.certain = cursor;
+            self.stats.steps = self.stats.steps.max(step);
+        }
+    }
+
+    /// The guest stands at this step, which is how far it came if it is killed before its next stop.
+    pub(crate) fn tape_stands(&mut self, step: u64) {
+        if let Some(r) = &mut self.tape.running {
+            r.certain = r.cursor;
+            self.stats.steps = step;
+        }
     }
 
     /// Waits until the listener has heard what is on the tape by now.
@@ -344,7 +406,7 @@ impl Engine {
         if !self.taping() {
             return Ok(u64::MAX);
         }
-        self.note_taken()?;
+        self.catch_up()?;
         let r = self.tape.running.as_ref().expect("just seen");
         if r.events.len() > MANY_EVENTS || self.tape_is_full() {
             self.hand_over(self.step()?)?;
@@ -395,11 +457,12 @@ impl Engine {
         let cursor = *home;
         let r = self.tape.running.as_mut().expect("just seen");
         r.cursor = cursor;
+        let step = count.wrapping_add_signed(i64::from(uncounted)) - u64::from(index);
+        self.tape_stands(step);
         if self.tape_is_full() {
             let mut begun = [0; LONGEST];
             self.cache.read_shared(cursor, &mut begun);
-            let step = count.wrapping_add_signed(i64::from(uncounted));
-            self.hand_over(step - u64::from(index))?;
+            self.hand_over(step)?;
             let base = self.cache.layout.tape();
             self.cache.write_shared(base, &begun);
             *register_mut(&mut self.regs, register.0) = base;
@@ -437,7 +500,7 @@ impl Engine {
         if !self.taping() {
             return Ok(());
         }
-        self.note_taken()?;
+        self.catch_up()?;
         let at = self.tape_used() as u32;
         let r = self.tape.running.as_mut().expect("just seen");
         if let (Event::State { .. }, Some((last, old @ Event::State { .. }))) =
@@ -460,7 +523,7 @@ impl Engine {
 
     /// Hands over what is in the buffer; `step` is the one before what comes next.
     fn hand_over(&mut self, step: u64) -> Result<(), Error> {
-        self.note_taken()?;
+        self.catch_up()?;
         let len = self.tape_used() as usize;
         let base = self.cache.layout.tape();
         let Tape {
@@ -480,6 +543,7 @@ impl Engine {
             events: std::mem::take(&mut r.events),
         })?;
         r.cursor = base;
+        r.certain = base;
         Ok(())
     }
 
@@ -528,6 +592,86 @@ impl Engine {
         };
         let frame = Stretch { addr, len };
         self.tape_event(Event::Signal { number, frame })
+    }
+
+    /// The call that the guest has stopped for begins.
+    pub(crate) fn tape_enter(&mut self, call: &Call) -> Result<(), Error> {
+        let pc = self.regs.rcx.wrapping_sub(2);
+        self.tape_event(Event::Enter {
+            pc,
+            nr: call.nr,
+            args: call.args,
+        })
+    }
+
+    /// The call has come out: it has read what the plan says, if there is one, and written what was noted.
+    pub(crate) fn tape_leave(
+        &mut self,
+        call: &Call,
+        result: i64,
+        plan: Option<&Plan>,
+    ) -> Result<(), Error> {
+        if !self.taping() {
+            return Ok(());
+        }
+        let stretch = |addr, len| Stretch { addr, len };
+        let reads = plan.map(|p| p.reads(result, &self.memory));
+        let reads = reads.into_iter().flatten();
+        let reads = reads.map(|r| stretch(r.addr, r.len)).collect();
+        let mut writes = self.tape_writes();
+        let mapped = (-4095..0).contains(&result) || abi::class(call) != Class::AddressSpace;
+        if !mapped {
+            match call.nr as i64 {
+                libc::SYS_mmap => writes.push(stretch(result as u64, call.args[1])),
+                libc::SYS_mremap => writes.push(stretch(result as u64, call.args[2])),
+                _ => {}
+            }
+        }
+        self.tape_event(Event::Leave {
+            nr: call.nr,
+            result,
+            reads,
+            writes,
+        })
+    }
+
+    /// The plan of a call that is about to be made, if somebody wants to know what it reads.
+    pub(crate) fn tape_plan(&self, call: &Call) -> Option<Plan> {
+        let plan = || Plan::before(call, &self.memory).ok();
+        self.tape_wants_reads().then(plan).flatten()
+    }
+
+    /// The instruction that the tracer is about to carry out, and its step.
+    pub(crate) fn tape_special(&self) -> Result<Option<(u64, TapedInsn)>, Error> {
+        if !self.taping() {
+            return Ok(None);
+        }
+        let pc = self.regs.rip;
+        let len = crate::special::decode(self)?.len();
+        let mut bytes = [0; 15];
+        self.memory.read(pc, &mut bytes[..len]);
+        let len = len as u8;
+        Ok(Some((self.step()?, TapedInsn { pc, len, bytes })))
+    }
+
+    /// It has been carried out, unless it faulted.
+    pub(crate) fn tape_special_done(
+        &mut self,
+        before: Option<(u64, TapedInsn)>,
+    ) -> Result<(), Error> {
+        match before {
+            Some((step, insn)) if self.step()? > step => self.tape_event(Event::Special(insn)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Memory that others have written, or a call that goes on to wait.
+    pub(crate) fn tape_outside(&mut self) -> Result<(), Error> {
+        let writes = self.tape_writes();
+        if writes.is_empty() {
+            return Ok(());
+        }
+        self.tape_event(Event::Outside { writes })
     }
 
     /// Notes that memory was written in the guest's name.

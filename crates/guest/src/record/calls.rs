@@ -59,9 +59,12 @@ impl Recorder {
     ) -> Result<Option<End>, Error> {
         let writes = self.outside_writes(call, ret, effects.file.as_ref())?;
         effects.writes.extend(writes);
+        self.tape_writes(&effects);
         self.log(Kind::Call, call.nr as u32, ret, effects.encode())?;
+        self.tape_enter(call)?;
         self.engine.follow_names(call, ret);
         self.engine.return_from_call(ret);
+        self.tape_leave(call)?;
         if self.engine.threads.several() && self.policy.after_call() {
             self.turn_until = self.engine.step()?;
         }
@@ -76,7 +79,9 @@ impl Recorder {
                 ..Default::default()
             };
             self.log(Kind::Call, call.nr as u32, 0, effects.encode())?;
+            self.tape_enter(call)?;
             self.engine.sigreturn()?;
+            self.tape_leave(call)?;
             return self.rest_from_here().map(|()| None);
         }
         if nr == libc::SYS_sched_getaffinity && self.concerns_guest(call.args[0]) {

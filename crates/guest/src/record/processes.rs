@@ -14,6 +14,7 @@ impl Recorder {
                     ..Default::default()
                 };
                 self.log(Kind::Call, call.nr as u32, 0, effects.encode())?;
+                self.tape_enter(call)?;
                 self.engine.begin_call(call)?;
                 self.wait_for_leader().map(Some)
             }
@@ -45,6 +46,8 @@ impl Recorder {
                     0,
                     effects.encode(),
                 ))?;
+                self.tape_enter(call)?;
+                let tape = self.engine.give_tape(step)?;
                 let (mut engine, names) =
                     Self::image(self.engine.tracee, &mut self.files, &mut self.writer, step)?;
                 engine.stats = std::mem::take(&mut self.engine.stats);
@@ -58,9 +61,11 @@ impl Recorder {
                 self.engine = engine;
                 self.names = names;
                 self.outside = Outside::default();
-                self.classes_for = (false, false, false);
+                self.classes_for = Default::default();
                 self.waiting.clear();
                 self.clear_tids.clear();
+                self.stops = Stops::beside(crate::sites::MOST_OBSERVED);
+                self.tape_exec(tape)?;
                 Ok(None)
             }
             Outcome::Ended(wait) => Ok(Some(self.ended(wait)?)),

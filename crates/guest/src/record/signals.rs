@@ -253,10 +253,13 @@ impl Recorder {
             writes,
             file: None,
         };
+        self.tape_writes(&effects);
         self.log(Kind::Call, call.nr as u32, code, effects.encode())?;
+        self.tape_enter(call)?;
         match self.engine.dispositions.of(p.signal) {
             Disposition::Handler { restart } => {
                 self.engine.finish_interrupted(call, code, restart);
+                self.tape_leave(call)?;
                 self.handle(&p, Some(masks))
             }
             _ => self.die(&p).map(Some),

@@ -14,6 +14,7 @@ impl Replay {
         while matches!(&self.next, Some(e) if e.kind == Kind::Memory && e.step == step) {
             let event = self.take()?.expect("just seen");
             self.put_effects(&CallEffects::decode(&event.payload)?)?;
+            self.engine.tape_outside()?;
         }
         if matches!(&self.next, Some(e) if e.kind == Kind::Switch && e.step == step) {
             // The thread waits in this call while others have their turn.
@@ -171,6 +172,7 @@ impl Replay {
         };
         if !matches!(&self.next, Some(e) if e.result == 1) {
             self.engine.finish_interrupted(call, code, restart);
+            self.tape_left()?;
         }
         let step = self.engine.step()?;
         self.due_signals(step)

@@ -14,7 +14,7 @@ impl Replay {
                 Some(e) if e.kind == Kind::Memory && e.step == step => {
                     let event = self.take()?.expect("just seen");
                     self.put_effects(&CallEffects::decode(&event.payload)?)?;
-                    self.tape_outside()?;
+                    self.engine.tape_outside()?;
                     continue;
                 }
                 Some(e) if e.kind == Kind::Signal && e.step < step => {

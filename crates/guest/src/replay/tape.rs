@@ -1,6 +1,6 @@
 //! The tape of a replay: who listens, and what the tracer does between records.
 
-use ::tape::{Event as TapeEvent, Listener, Stretch};
+use ::tape::{Event as TapeEvent, Listener};
 
 use super::*;
 
@@ -37,97 +37,55 @@ impl Replay {
         listener.ok_or(Error::Request("no tape is being written".into()))
     }
 
-    /// The call that the guest has stopped for begins, unless it is one that goes on.
-    pub(super) fn tape_enter(&mut self) -> Result<(), Error> {
-        if !self.engine.taping() {
-            return Ok(());
-        }
-        let call = self.engine.call();
-        let pc = self.engine.regs.rcx.wrapping_sub(2);
-        self.engine.tape_event(TapeEvent::Enter {
-            pc,
-            nr: call.nr,
-            args: call.args,
-        })
-    }
-
-    /// Handles a system call, and says on the tape what it has read and written.
-    pub(super) fn taped_syscall(&mut self) -> Result<Option<End>, Error> {
+    /// Handles a system call, which goes on if it was resumed, and says on the tape what it has read and written.
+    pub(super) fn taped_syscall(&mut self, resumed: bool) -> Result<Option<End>, Error> {
         if !self.engine.taping() {
             return self.syscall();
         }
         let call = self.engine.call();
-        let reads = self.engine.tape_wants_reads() || self.edited;
-        let plan = || abi::Plan::before(&call, &self.engine.memory).ok();
-        let plan = reads.then(plan).flatten();
+        if !resumed {
+            self.engine.tape_enter(&call)?;
+        }
+        let plan = match self.edited {
+            true => abi::Plan::before(&call, &self.engine.memory).ok(),
+            false => self.engine.tape_plan(&call),
+        };
+        self.taped_call = Some((call, plan));
         let waiting = self.in_call.len();
         self.engine.tape_writes();
         let end = self.syscall()?;
         if end.is_some() || self.in_call.len() > waiting {
             return Ok(end);
         }
-        let result = self.engine.regs.rax as i64;
-        let memory = &self.engine.memory;
-        let stretch = |addr, len| Stretch { addr, len };
-        let reads = plan.as_ref().map(|p| {
-            let reads = p.reads(result, memory);
-            reads.iter().map(|r| stretch(r.addr, r.len)).collect()
-        });
-        let exec = matches!(call.nr as i64, libc::SYS_execve | libc::SYS_execveat) && result == 0;
-        let mut writes = self.engine.tape_writes();
-        if exec {
+        let exec = matches!(call.nr as i64, libc::SYS_execve | libc::SYS_execveat);
+        if exec && self.engine.regs.rax == 0 {
+            self.engine.tape_writes();
             return self.engine.tape_event(TapeEvent::Exec).map(|()| end);
         }
-        if self.private.is_some() {
-            let memory = &self.engine.memory;
-            let more = plan.map(|p| p.writes(result, memory)).unwrap_or_default();
-            writes.extend(more.iter().map(|w| stretch(w.addr, w.len)));
-        }
-        let mapped = (-4095..0).contains(&result) || abi::class(&call) != Class::AddressSpace;
-        if !mapped {
-            match call.nr as i64 {
-                libc::SYS_mmap => writes.push(stretch(result as u64, call.args[1])),
-                libc::SYS_mremap => writes.push(stretch(result as u64, call.args[2])),
-                _ => {}
+        self.tape_left().map(|()| end)
+    }
+
+    /// The call at hand has come out, if it had not before.
+    pub(super) fn tape_left(&mut self) -> Result<(), Error> {
+        let Some((call, plan)) = self.taped_call.take() else {
+            return Ok(());
+        };
+        let result = self.engine.regs.rax as i64;
+        if let (Some(plan), Some(_)) = (&plan, &self.private) {
+            for w in plan.writes(result, &self.engine.memory) {
+                self.engine.tape_write(w.addr, w.len);
             }
         }
-        self.engine.tape_event(TapeEvent::Leave {
-            nr: call.nr,
-            result,
-            reads: reads.unwrap_or_default(),
-            writes,
-        })?;
-        Ok(end)
+        self.engine.tape_leave(&call, result, plan.as_ref())
     }
 
     /// Carries an instruction out for the guest.
     pub(super) fn taped_special(&mut self) -> Result<Option<End>, Error> {
-        if !self.engine.taping() {
-            return self.special();
-        }
-        let step = self.engine.step()?;
-        let pc = self.engine.regs.rip;
-        let insn = special::decode(&self.engine)?;
-        let mut bytes = [0; 15];
-        let len = insn.len();
-        self.engine.memory.read(pc, &mut bytes[..len]);
+        let before = self.engine.tape_special()?;
         let end = self.special()?;
-        if end.is_none() && self.engine.step()? > step {
-            self.engine.tape_event(TapeEvent::Special(::tape::Insn {
-                pc,
-                len: len as u8,
-                bytes,
-            }))?;
+        if end.is_none() {
+            self.engine.tape_special_done(before)?;
         }
         Ok(end)
-    }
-
-    /// Memory that others have written.
-    pub(super) fn tape_outside(&mut self) -> Result<(), Error> {
-        let writes = self.engine.tape_writes();
-        if writes.is_empty() {
-            return Ok(());
-        }
-        self.engine.tape_event(TapeEvent::Outside { writes })
     }
 }

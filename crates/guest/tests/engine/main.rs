@@ -15,4 +15,5 @@ mod scene;
 mod steps;
 mod stops;
 mod tape;
+mod taped;
 mod watches;

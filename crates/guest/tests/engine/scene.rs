@@ -162,6 +162,12 @@ impl Program {
 
     #[track_caller]
     pub(crate) fn record(&self) -> Recording {
+        self.record_by(|r| drop(r.run_until(&Until::end()).expect("recording works")))
+    }
+
+    /// Records it, `drive` letting it run to its end.
+    #[track_caller]
+    pub(crate) fn record_by(&self, drive: impl FnOnce(&mut Recorder)) -> Recording {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let out = folder.path().join("stdout");
         let stream = |f: File| Some(Arc::new(OwnedFd::from(f)));
@@ -182,8 +188,9 @@ impl Program {
         };
         let recording = recording_in(&folder);
         fs::create_dir(&recording).expect("a folder for the recording");
-        let recorder = Recorder::start(&launch, &recording).expect("recording can start");
-        let done = recorder.run().expect("recording works");
+        let mut recorder = Recorder::start(&launch, &recording).expect("recording can start");
+        drive(&mut recorder);
+        let done = recorder.finished().expect("the guest has ended");
         Recording {
             stdout: fs::read(&out).expect("the guest's output"),
             end: done.end,
