@@ -47,7 +47,8 @@ impl Machine {
             return;
         }
         self.traces.pieces += 1;
-        if self.traces.pieces % (1 + PAUSE * self.traces.vain.min(4)) != 0 {
+        let every = 1 + PAUSE * self.traces.vain.min(4);
+        if !self.traces.pieces.is_multiple_of(every) {
             return;
         }
         let mut last = None;
