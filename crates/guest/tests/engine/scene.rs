@@ -162,7 +162,10 @@ impl Program {
 
     #[track_caller]
     pub(crate) fn record(&self) -> Recording {
-        self.record_by(|r| drop(r.run_until(&Until::end()).expect("recording works")))
+        self.record_by(|r| {
+            let halt = r.run_until(&Until::end()).expect("recording works");
+            assert!(matches!(halt, Halt::Ended(_)), "{halt:?}");
+        })
     }
 
     /// Records it, `drive` letting it run to its end.
