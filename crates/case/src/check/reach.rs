@@ -27,6 +27,11 @@ const MOST_WINDOWS: usize = 4096;
 pub(crate) struct Reachable(Vec<bool>);
 
 impl Reachable {
+    /// Some block that there is cannot be found.
+    pub(super) fn lacks_some(&self, heap: &Heap) -> bool {
+        heap.live().any(|id| !self.contains(id))
+    }
+
     fn contains(&self, block: BlockId) -> bool {
         self.0.get(block.0 as usize).is_some_and(|is| *is)
     }

@@ -1,8 +1,10 @@
 //! From places where a condition held to what the user is told.
 
 use std::collections::HashSet;
+use std::rc::Rc;
 
 use guest::Guest;
+use image::Program;
 use rules::eval::Value;
 use rules::heap::{BlockId, DIFFERENCE, Family, Heap};
 use rules::machine::{Redex, Suspect};
@@ -151,17 +153,27 @@ fn site(w: &mut Watched, step: u64) -> Result<Site, Error> {
     let mappings = w.replay()?.mappings();
     let mappings = mappings.map_err(|e| w.wrong(e))?;
     let program = w.program_there(&mappings);
-    let replay = w.guest();
-    let read = |addr: u64, buf: &mut [u8]| replay.read(addr, buf);
-    let names = replay.names();
-    let m = Moment::new(step, replay.regs(), &mappings, names, &read, Some(program));
-    let stack = frames::stack(&m, &m.registers(), None);
-    let excerpt = frames::excerpt(&m, &stack);
-    Ok(Site {
-        step,
-        stack,
-        excerpt,
-    })
+    Ok(Site::of(w.guest(), &mappings, step, Some(program)))
+}
+
+impl Site {
+    /// Where a guest stands, with the program if it is known to be the one there.
+    pub(super) fn of(
+        guest: &dyn Guest,
+        mappings: &[guest::Mapping],
+        step: u64,
+        program: Option<Rc<Program>>,
+    ) -> Site {
+        let read = |addr: u64, buf: &mut [u8]| guest.read(addr, buf);
+        let m = Moment::new(step, guest.regs(), mappings, guest.names(), &read, program);
+        let stack = frames::stack(&m, &m.registers(), None);
+        let excerpt = frames::excerpt(&m, &stack);
+        Site {
+            step,
+            stack,
+            excerpt,
+        }
+    }
 }
 
 fn fault(
@@ -172,7 +184,11 @@ fn fault(
     request: &CheckRequest,
 ) -> Result<Fault, Error> {
     // First, since the guest often stands there.
-    let at = site(w, s.step)?;
+    let ending = w.ending.as_ref().filter(|e| e.step == s.step);
+    let at = match ending.and_then(|e| e.site.clone()) {
+        Some(site) => site,
+        None => site(w, s.step)?,
+    };
     let block = block_of(w, s, rule);
     let (leaks, further_leaks) = leaks(w, culprits)?;
     let mut block_report = match block {

@@ -14,6 +14,7 @@ use tape::Listener;
 
 use super::loader::{Loader, Modules};
 use super::reach::{self, Reachable};
+use super::report::Site;
 use super::select::Chosen;
 use crate::Error;
 use crate::meta::Meta;
@@ -46,6 +47,8 @@ pub(crate) struct Watched {
 pub(super) struct Ending {
     pub(super) step: u64,
     pub(super) reachable: Reachable,
+    /// The stack there, if some cannot be found: it is a long way back to where the program ended.
+    pub(super) site: Option<Site>,
 }
 
 /// How a run is watched.
@@ -377,12 +380,26 @@ fn listen(
 /// The program is about to end, and a moment later its memory may be gone: what can be found in it?
 fn look_at_end(guest: &mut dyn Guest, step: u64) -> Result<Ending, guest::Error> {
     let mut found = Ok(Reachable::default());
+    let mut lost = false;
     guest.with_listener(&mut |guest, listener| {
         let machine = taken_back(listener);
         found = reach::reachable(guest, &machine.heap, step, &AtomicBool::new(false));
+        lost = found.as_ref().is_ok_and(|f| f.lacks_some(&machine.heap));
         machine
     })?;
-    found.map(|reachable| Ending { step, reachable })
+    let reachable = found?;
+    let site = match lost {
+        true => {
+            let mappings = guest.mappings()?;
+            Some(Site::of(guest, &mappings, step, None))
+        }
+        false => None,
+    };
+    Ok(Ending {
+        step,
+        reachable,
+        site,
+    })
 }
 
 impl Fatal {
