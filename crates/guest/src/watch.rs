@@ -5,7 +5,7 @@
 //! made at the start of the run. They cannot watch reads alone: writes are then passed over. Anything larger is watched by taking the pages' protection away:
 //! exact and before the access, at the price of a stop for every access to those pages.
 
-use iced_x86::{OpAccess, Register};
+use iced_x86::{Instruction, Mnemonic, OpAccess, Register};
 
 use crate::engine::{Engine, register_mut};
 use crate::maps::Protection;
@@ -71,6 +71,9 @@ impl Watching {
                 return false;
             };
             let mut len = m.memory_size().size().max(insn.memory_size().size()).max(1) as u64;
+            if moves_state(&insn) {
+                len = len.max(state_size());
+            }
             if repeated {
                 if regs.eflags & 0x400 != 0 {
                     at = at.wrapping_sub(len.wrapping_mul(regs.rcx.wrapping_sub(1)));
@@ -200,6 +203,31 @@ impl Watching {
         }
         Ok(())
     }
+}
+
+/// Its memory is as large as the processor's state, which the operand does not say.
+fn moves_state(insn: &Instruction) -> bool {
+    use Mnemonic::*;
+    matches!(
+        insn.mnemonic(),
+        Xsave
+            | Xsave64
+            | Xsaveopt
+            | Xsaveopt64
+            | Xsavec
+            | Xsavec64
+            | Xsaves
+            | Xsaves64
+            | Xrstor
+            | Xrstor64
+            | Xrstors
+            | Xrstors64
+    )
+}
+
+/// Bytes of the area for all state that is switched on. What of it is left out is not told apart.
+fn state_size() -> u64 {
+    u64::from(std::arch::x86_64::__cpuid_count(13, 0).ebx)
 }
 
 impl Engine {
