@@ -347,6 +347,9 @@ impl Machine {
     /// Where the main thread's stack is.
     pub fn set_stack(&mut self, stack: (u64, u64)) {
         self.stack = stack;
+        if let Some(twin) = &mut self.twin {
+            twin.plain.set_stack(stack);
+        }
     }
 
     fn learn(&mut self, shapes: &[Shape]) {

@@ -88,6 +88,6 @@ impl Machine {
 /// The machine beside the one at hand.
 pub(super) struct Twin {
     source: Arc<Mutex<Codebase>>,
-    plain: Machine,
+    pub(super) plain: Machine,
     differs: Option<String>,
 }
