@@ -161,7 +161,7 @@ fn check(name: &str, program: &Path, arguments: &str, names: &[&str]) {
         &[
             "-batch",
             "-nx",
-            // Whatever the locale is: uninitialised bytes may happen to be a character.
+            // Uninitialised bytes may happen to be a character.
             "-iex",
             "set charset UTF-8",
             "-x",

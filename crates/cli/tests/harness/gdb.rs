@@ -107,13 +107,41 @@ pub(crate) fn compare_with_native(p: &Place, guest: &Path, args: &[&str], comman
     assert_eq!(a.len(), count, "native gdb: {}{}", theirs.out, theirs.err);
     assert_eq!(b.len(), count, "ours: {}{}", ours.out, ours.err);
     let all = commands.lines().zip(a).zip(b);
-    let different = all.filter(|((_, theirs), ours)| theirs != ours);
+    let (misread, readable) = (gdb_misreads_state(), |text: &str| {
+        let lines = text.lines().filter(|l| !l.starts_with("zmm"));
+        lines.map(|l| format!("{l}\n")).collect::<String>()
+    });
+    let different = all.filter(|((_, theirs), ours)| match misread {
+        true => readable(theirs) != readable(ours),
+        false => theirs != ours,
+    });
     let told: String = different
         .map(|((command, theirs), ours)| {
             format!("{command}\nnatively: {theirs}\nwith us:  {ours}\n")
         })
         .collect();
     assert!(told.is_empty(), "{told}");
+}
+
+/// Before version 14 gdb looks for the registers of AVX-512 where Intel's processors have them in the extended state,
+/// and shows something else on others.
+fn gdb_misreads_state() -> bool {
+    use std::arch::x86_64::__cpuid_count;
+    const AVX512: u32 = 0xe0;
+    let (masks, upper) = (__cpuid_count(13, 5), __cpuid_count(13, 7));
+    if __cpuid_count(13, 0).eax & AVX512 != AVX512 || (masks.ebx, upper.ebx) == (1088, 1664) {
+        return false;
+    }
+    let said = Command::new("gdb").arg("--version").output();
+    let said = said.expect("these tests need gdb").stdout;
+    let said = String::from_utf8_lossy(&said);
+    let version = said.lines().next().and_then(|l| l.rsplit(' ').next());
+    let major = version.and_then(|v| v.split('.').next()?.parse::<u32>().ok());
+    let misreads = major.is_none_or(|major| major < 14);
+    if misreads {
+        eprintln!("not compared, this gdb misreads them on this processor: zmm0 to zmm31");
+    }
+    misreads
 }
 
 /// The number of the line with a mark.

@@ -25,7 +25,8 @@ pub fn run(program: &str, arguments: &[&str], directory: &Path) -> String {
     let output = Command::new(program)
         .args(arguments)
         .current_dir(directory)
-        .env("LC_ALL", "C")
+        // Which characters gdb prints as they are is a matter of the locale.
+        .env("LC_ALL", "C.UTF-8")
         .env("DEBUGINFOD_URLS", "")
         .output()
         .unwrap_or_else(|e| panic!("{program} is needed by this test: {e}"));
