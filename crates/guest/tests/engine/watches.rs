@@ -317,3 +317,52 @@ fn writes_found_by_looking() {
         "changed at {missed:?}, stopped at {stopped:?}"
     );
 }
+
+/// An instruction that saves the processor's state touches more than its operand says.
+#[test]
+fn saved_state() {
+    let program = Program::asm(
+        "
+.globl _start
+_start:
+    vpcmpeqb ymm0, ymm0, ymm0
+    mov eax, 7
+    xor edx, edx
+save:
+    xsave [rip + area]
+    vpxor ymm0, ymm0, ymm0
+    mov eax, 7
+load:
+    xrstor [rip + area]
+    xor edi, edi
+    mov eax, 231
+    syscall
+.data
+.p2align 6
+area: .fill 1024
+",
+    );
+    let recorded = program.record();
+    // The upper half of ymm0.
+    for (len, addr) in [(8, 576), (64, 560)] {
+        let watch = Watch {
+            addr: program.at("area") + addr,
+            len,
+            read: true,
+            write: true,
+        };
+        let until = Until {
+            watches: vec![watch],
+            ..Until::default()
+        };
+        let mut replay = recorded.replay();
+        for place in ["save", "load"] {
+            assert_eq!(replay.run(&until).expect("the replay runs"), Halt::Access);
+            assert_eq!(replay.regs().rip, program.at(place), "{place}, {len} bytes");
+        }
+        assert!(matches!(
+            replay.run(&until).expect("the replay runs"),
+            Halt::Ended(_)
+        ));
+    }
+}
