@@ -542,3 +542,23 @@ fn too_few_addresses() {
         "{said}"
     );
 }
+
+/// A program that is looked at while it runs gets the report that its recording gets.
+#[test]
+fn a_recording_is_judged_as_the_run_was() {
+    for guest in [
+        "leak.c",
+        "dangling.c",
+        "double_free.c",
+        "null.c",
+        "uninitialised_element.c",
+    ] {
+        let p = Place::new();
+        let program = p.guest(&format!("rules/{guest}"), &["-O0"]);
+        let program = program.to_str().expect("a path");
+        let lived = faults(&p, &["check", "--json", "--all", "--", program]);
+        let replayed = faults(&p, &["check", "--json", "--all"]);
+        assert!(!lived.is_empty(), "{guest}");
+        assert_eq!(lived, replayed, "{guest}");
+    }
+}
