@@ -282,9 +282,11 @@ fn walk<E: Edges>(
     let from = criterion.step;
     let mut slicer = Slicer::new(&traced.roll.codes, criterion, options, &mut facts, edges);
     let stopped = || traced.interrupt.load(Ordering::Relaxed);
-    slicer.walk(&traced.roll, |step| {
-        walked(from.saturating_sub(step), from);
-        !stopped()
+    guest::aside(|| {
+        slicer.walk(&traced.roll, |step| {
+            walked(from.saturating_sub(step), from);
+            !stopped()
+        });
     });
     if stopped() {
         return Err(Error::Interrupted);

@@ -110,6 +110,7 @@ pub use maps::{Mapping, Protection};
 pub use observe::Seen;
 pub use policy::{Chaos, Line, Schedule};
 pub use private::Departure;
+pub use process::aside;
 pub use ptrace::UserRegs;
 pub use record::{Recorded, Recorder};
 pub use recording::{FileRef, Switch, VERSION, switches};

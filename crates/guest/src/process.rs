@@ -1,5 +1,6 @@
 //! The guest's own system calls, carried out in its process, and processes it starts.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use abi::Call;
@@ -429,9 +430,15 @@ pub(crate) fn unpin_self() {
     }
 }
 
+thread_local! {
+    /// Of a thread that was pinned: the CPUs that it could run on before.
+    static AT_LARGE: RefCell<Option<Vec<u8>>> = const { RefCell::new(None) };
+}
+
 /// Keeps the calling thread, and what it starts, on the CPU it is on: a ptrace stop costs twenty
 /// times less when tracer and guest share one.
 pub(crate) fn pin_self() {
+    AT_LARGE.with_borrow_mut(|before| _ = before.get_or_insert_with(affinity));
     // SAFETY: plain system calls on a live mask.
     unsafe {
         let cpu = libc::sched_getcpu();
@@ -441,4 +448,17 @@ pub(crate) fn pin_self() {
             set_affinity(0, &mask);
         }
     }
+}
+
+/// Does something for which no guest runs: a thread that has one is kept on its CPU, and with it the threads
+/// that it starts; meanwhile these may run on all CPUs that there were before.
+pub fn aside<T>(f: impl FnOnce() -> T) -> T {
+    let Some(before) = AT_LARGE.with_borrow(Clone::clone) else {
+        return f();
+    };
+    let pinned = affinity();
+    set_affinity(0, &before);
+    let done = f();
+    set_affinity(0, &pinned);
+    done
 }
