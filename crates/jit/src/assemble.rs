@@ -199,12 +199,9 @@ pub(crate) fn trace(
     m.a.finish()
 }
 
-/// The code of a way that is not looked into.
+/// The code of a way that is not looked into. Which functions are called there is of no interest either.
 pub(crate) fn closed(way: &Way, shape: u32, ip: u64, exits: &Exits) -> Option<Vec<u8>> {
     let mut m = Maker::new(way, ip, exits);
-    for op in way.ops.iter().filter(|o| o.kind == Kind::Name) {
-        m.name(op);
-    }
     if let Some((slot, result)) = way.returns {
         m.returns(slot);
         m.quick(rax, result);

@@ -254,12 +254,10 @@ impl Code {
             self.open[shape as usize] = entry;
             self.count_variables(way);
         }
-        if way.handed.is_none()
-            && let Some((at, ())) = self.put(|ip, exits| {
-                let code = assemble::closed(way, shape, ip, exits)?;
-                Some((code, ()))
-            })
-        {
+        if let Some((at, ())) = self.put(|ip, exits| {
+            let code = assemble::closed(way, shape, ip, exits)?;
+            Some((code, ()))
+        }) {
             self.closed[shape as usize] = at;
         }
     }
@@ -303,11 +301,12 @@ impl Code {
         clippy::too_many_arguments,
         reason = "all that code works on, which others own"
     )]
-    pub fn run(
+    #[inline]
+    pub fn run<K: Keeper>(
         &self,
         registers: &mut Registers,
         memory: &mut Shadow,
-        keeper: &mut dyn Keeper,
+        keeper: &mut K,
         closed: bool,
         records: &[u8],
         at: usize,
@@ -332,25 +331,38 @@ impl Code {
         if at < far {
             self.go(registers, memory, keeper, records, far, &mut stopped);
         }
-        // The last ones are taken to where there is room behind them.
         if stopped.why == Stop::End && stopped.at < end {
-            let mut room = [0; 2 * LONGEST];
-            let last = &records[stopped.at..end];
-            room[..last.len()].copy_from_slice(last);
-            let before = std::mem::take(&mut stopped.at);
-            self.go(registers, memory, keeper, &room, last.len(), &mut stopped);
-            stopped.at += before;
+            self.go_to_end(registers, memory, keeper, &records[..end], &mut stopped);
         }
         stopped.steps = registers.steps;
         stopped
     }
 
-    /// Goes through the records that begin before `end`, behind which there is room for the longest.
-    fn go(
+    /// Goes through the last records, which are taken to where there is room behind them.
+    #[cold]
+    fn go_to_end<K: Keeper>(
         &self,
         registers: &mut Registers,
         memory: &mut Shadow,
-        keeper: &mut dyn Keeper,
+        keeper: &mut K,
+        records: &[u8],
+        stopped: &mut Stopped,
+    ) {
+        let mut room = [0; 2 * LONGEST];
+        let last = &records[stopped.at..];
+        room[..last.len()].copy_from_slice(last);
+        let before = std::mem::take(&mut stopped.at);
+        self.go(registers, memory, keeper, &room, last.len(), stopped);
+        stopped.at += before;
+    }
+
+    /// Goes through the records that begin before `end`, behind which there is room for the longest.
+    #[inline]
+    fn go<K: Keeper>(
+        &self,
+        registers: &mut Registers,
+        memory: &mut Shadow,
+        keeper: &mut K,
         records: &[u8],
         end: usize,
         stopped: &mut Stopped,

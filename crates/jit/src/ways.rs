@@ -136,7 +136,8 @@ pub struct Way {
     pub cleans: u64,
     /// Groups that may have something to tell afterwards.
     pub leaves: u64,
-    /// If it ends with a return: where the return address is, and what is returned.
+    /// If it ends with a return: where the return address is, and what is returned. Also where others take over
+    /// before that.
     pub returns: Option<(Quick, Quick)>,
     /// The instruction from which on others do it. Units are then as they are there.
     pub handed: Option<u8>,

@@ -65,11 +65,6 @@ pub fn is_quiet_of_owned(rule: &Checked) -> bool {
     decide(rule, Class::Owned) == Some(false)
 }
 
-/// Whether the numbers that a function was called with make a condition false, whatever else is the case.
-pub(crate) fn is_refuted(rule: &Checked, numbers: &[u64]) -> bool {
-    Numbers { rule, numbers }.truth(&rule.condition) == Some(false)
-}
-
 /// Whether accesses of the two ordinary classes need no look.
 pub fn is_quiet(rule: &Checked) -> bool {
     [Class::Untracked, Class::Inside]
@@ -224,62 +219,189 @@ impl Fold {
     }
 }
 
-/// What follows from the numbers that a point binds.
-struct Numbers<'a> {
-    rule: &'a Checked,
-    numbers: &'a [u64],
+/// What has to be so of the numbers that a function is called with for a condition to be false, whatever else is the
+/// case. Functions are called often, so it is a form that is quick to look at: anything that does not follow from the
+/// numbers is left out.
+#[derive(Debug)]
+pub(crate) enum Refuted {
+    Never,
+    Always,
+    /// A comparison that does not hold.
+    Not(Comparison),
+    /// One of these.
+    Any(Box<[Refuted]>),
+    All(Box<[Refuted]>),
 }
 
-impl Numbers<'_> {
-    fn truth(&self, t: &Term) -> Option<bool> {
-        match t {
-            Term::Truth(b) => Some(*b),
-            Term::Not(inner) => self.truth(inner).map(|b| !b),
-            Term::Binary(Binary::And, a, b) => match (self.truth(a), self.truth(b)) {
-                (Some(false), _) | (_, Some(false)) => Some(false),
-                (Some(true), Some(true)) => Some(true),
-                _ => None,
-            },
-            Term::Binary(Binary::Or, a, b) => match (self.truth(a), self.truth(b)) {
-                (Some(true), _) | (_, Some(true)) => Some(true),
-                (Some(false), Some(false)) => Some(false),
-                _ => None,
-            },
-            Term::Binary(op, a, b) => {
-                let (x, y) = (self.number(a)? as i64, self.number(b)? as i64);
-                match op {
-                    Binary::Equal => Some(x == y),
-                    Binary::Unequal => Some(x != y),
-                    Binary::Less => Some(x < y),
-                    Binary::LessEqual => Some(x <= y),
-                    Binary::Greater => Some(x > y),
-                    Binary::GreaterEqual => Some(x >= y),
-                    _ => None,
-                }
-            }
-            _ => None,
-        }
+#[derive(Clone, Debug)]
+pub(crate) struct Comparison {
+    op: Binary,
+    a: Number,
+    b: Number,
+}
+
+#[derive(Clone, Debug)]
+enum Number {
+    Constant(u64),
+    /// What the function was called with.
+    Argument(usize),
+    Sum(Box<[Number; 2]>),
+    Difference(Box<[Number; 2]>),
+    Product(Box<[Number; 2]>),
+}
+
+impl Refuted {
+    pub(crate) fn of(rule: &Checked) -> Refuted {
+        refuted(rule, &rule.condition, false)
     }
 
-    fn number(&self, t: &Term) -> Option<u64> {
-        match t {
-            Term::Number(n) => Some(*n as u64),
-            Term::Variable(slot) => {
-                let bound = self.rule.arguments.iter().zip(self.numbers);
-                // What binds it last counts.
-                let mut bound = bound.rev().filter(|(s, _)| **s == Some(*slot));
-                bound.next().map(|(_, n)| *n)
-            }
-            Term::Binary(op, a, b) => {
-                let (a, b) = (self.number(a)?, self.number(b)?);
-                match op {
-                    Binary::Plus => Some(a.wrapping_add(b)),
-                    Binary::Minus => Some(a.wrapping_sub(b)),
-                    Binary::Times => Some(a.wrapping_mul(b)),
-                    _ => None,
-                }
-            }
-            _ => None,
+    pub(crate) fn by(&self, numbers: &[u64; 6]) -> bool {
+        match self {
+            Refuted::Never => false,
+            Refuted::Always => true,
+            Refuted::Not(c) => !c.holds(numbers),
+            Refuted::Any(list) => list.iter().any(|r| r.by(numbers)),
+            Refuted::All(list) => list.iter().all(|r| r.by(numbers)),
         }
+    }
+}
+
+impl Comparison {
+    fn holds(&self, numbers: &[u64; 6]) -> bool {
+        let (x, y) = (self.a.of(numbers) as i64, self.b.of(numbers) as i64);
+        match self.op {
+            Binary::Equal => x == y,
+            Binary::Unequal => x != y,
+            Binary::Less => x < y,
+            Binary::LessEqual => x <= y,
+            Binary::Greater => x > y,
+            _ => x >= y,
+        }
+    }
+}
+
+impl Number {
+    fn of(&self, numbers: &[u64; 6]) -> u64 {
+        match self {
+            Number::Constant(n) => *n,
+            Number::Argument(n) => numbers[*n],
+            Number::Sum(p) => p[0].of(numbers).wrapping_add(p[1].of(numbers)),
+            Number::Difference(p) => p[0].of(numbers).wrapping_sub(p[1].of(numbers)),
+            Number::Product(p) => p[0].of(numbers).wrapping_mul(p[1].of(numbers)),
+        }
+    }
+}
+
+/// When a condition is false, or true if that is asked for (`turned`).
+fn refuted(rule: &Checked, t: &Term, turned: bool) -> Refuted {
+    let both = |a: &Term, b: &Term| [a, b].map(|t| refuted(rule, t, turned)).into();
+    match t {
+        Term::Truth(b) if *b == turned => Refuted::Always,
+        Term::Not(inner) => refuted(rule, inner, !turned),
+        Term::Binary(op @ (Binary::And | Binary::Or), a, b) => match (op, turned) {
+            (Binary::And, false) | (Binary::Or, true) => Refuted::Any(both(a, b)),
+            _ => Refuted::All(both(a, b)),
+        },
+        Term::Binary(op, a, b) => {
+            let op = match (op, turned) {
+                (op, false) => *op,
+                (Binary::Equal, true) => Binary::Unequal,
+                (Binary::Unequal, true) => Binary::Equal,
+                (Binary::Less, true) => Binary::GreaterEqual,
+                (Binary::LessEqual, true) => Binary::Greater,
+                (Binary::Greater, true) => Binary::LessEqual,
+                (Binary::GreaterEqual, true) => Binary::Less,
+                _ => return Refuted::Never,
+            };
+            let compares = matches!(
+                op,
+                Binary::Equal
+                    | Binary::Unequal
+                    | Binary::Less
+                    | Binary::LessEqual
+                    | Binary::Greater
+                    | Binary::GreaterEqual
+            );
+            match (number(rule, a), number(rule, b)) {
+                (Some(a), Some(b)) if compares => Refuted::Not(Comparison { op, a, b }),
+                _ => Refuted::Never,
+            }
+        }
+        _ => Refuted::Never,
+    }
+}
+
+fn number(rule: &Checked, t: &Term) -> Option<Number> {
+    match t {
+        Term::Number(n) => Some(Number::Constant(*n as u64)),
+        Term::Variable(slot) => {
+            // What binds it last counts.
+            let n = rule.arguments.iter().rposition(|s| *s == Some(*slot))?;
+            (n < 6).then_some(Number::Argument(n))
+        }
+        Term::Binary(op, a, b) => {
+            let parts = Box::new([number(rule, a)?, number(rule, b)?]);
+            match op {
+                Binary::Plus => Some(Number::Sum(parts)),
+                Binary::Minus => Some(Number::Difference(parts)),
+                Binary::Times => Some(Number::Product(parts)),
+                _ => None,
+            }
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::eval::{Facts, Value, holds};
+    use crate::heap::{Heap, NONE};
+
+    #[test]
+    fn what_is_refuted_does_not_hold() {
+        let conditions = [
+            "n > 0 && d != s && d < s + n && s < d + n",
+            "!(n > 0 && d != s) || d < s + n",
+            "!(d <= s || !(n * 2 >= s - d))",
+            "d == 3 && !(s == n || OnStack(d))",
+            "OnStack(d) && n > 4",
+        ];
+        let heap = Heap::new().expect("addresses");
+        let (mut refuted, mut held) = (0, 0);
+        for condition in conditions {
+            let text = format!("[one] detect <Trace; call f d s n>: {condition}\n");
+            let (compiled, _) = crate::compile(&text);
+            let rule = &compiled.rules[0];
+            let quick = Refuted::of(rule);
+            for case in 0..6u64.pow(3) {
+                let numbers = [case % 6, case / 6 % 6, case / 36, 0, 0, 0];
+                let facts = Facts {
+                    heap: &heap,
+                    calls: &[],
+                    step: 0,
+                    releaser: "",
+                    family: &|_| String::new(),
+                    on_stack: &|_| true,
+                    written: None,
+                    contents: None,
+                };
+                let mut bindings = vec![None; rule.variables.len()];
+                for (slot, n) in rule.arguments.iter().zip(numbers) {
+                    if let Some(slot) = slot {
+                        bindings[slot.0 as usize] = Some(Value::Number(n, NONE));
+                    }
+                }
+                let truth = holds(rule, &mut bindings, &facts) == Some(true);
+                assert!(!(truth && quick.by(&numbers)), "{condition} {numbers:?}");
+                // Nothing but numbers is asked for: then it is refuted wherever it does not hold.
+                if !condition.contains("OnStack") {
+                    assert!(truth || quick.by(&numbers), "{condition} {numbers:?}");
+                }
+                refuted += u32::from(quick.by(&numbers));
+                held += u32::from(truth);
+            }
+        }
+        assert!(refuted > 100 && held > 100, "{refuted} {held}");
     }
 }

@@ -4,6 +4,7 @@
 //! table is also the trace of `malloc` and `free` events, and the heap H and the freed set F of any
 //! earlier step can be had from it.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
@@ -66,13 +67,23 @@ impl Family {
     }
 }
 
+/// Living blocks in the order of their addresses. It is seldom asked for, and blocks come and go often: it is brought up
+/// to date when it is.
+#[derive(Default)]
+struct Ordered {
+    /// Also some that were freed.
+    blocks: BTreeMap<u64, BlockId>,
+    /// Blocks from this one on have not been looked at.
+    next: usize,
+}
+
 pub struct Heap {
     blocks: Vec<Block>,
     /// Where a pointer into each block may lead: nowhere for freed ones, anywhere for those that are none.
     bounds: BoundsTable,
-    live: BTreeMap<u64, BlockId>,
     /// The latest at each address.
     latest: FxHashMap<u64, BlockId>,
+    ordered: RefCell<Ordered>,
     /// Those before this one were made by a program that is over.
     first: usize,
 }
@@ -95,8 +106,8 @@ impl Heap {
         Ok(Heap {
             blocks: vec![none.clone(), none],
             bounds,
-            live: BTreeMap::new(),
             latest: FxHashMap::default(),
+            ordered: RefCell::default(),
             first: DIFFERENCE.0 as usize + 1,
         })
     }
@@ -118,9 +129,12 @@ impl Heap {
 
     /// Another program begins. Variables that were found in its files by now stay known.
     pub fn begin_anew(&mut self) {
-        self.live.clear();
         self.latest.clear();
         self.first = self.blocks.len();
+        *self.ordered.get_mut() = Ordered {
+            next: self.first,
+            ..Ordered::default()
+        };
     }
 
     /// All allocations, in the order in which they were made.
@@ -143,7 +157,9 @@ impl Heap {
     }
 
     pub fn live(&self) -> impl Iterator<Item = BlockId> + '_ {
-        self.live.values().copied()
+        self.all()
+            .filter(|(_, b)| b.freed.is_none())
+            .map(|(id, _)| id)
     }
 
     pub fn add(&mut self, block: Block) -> BlockId {
@@ -153,7 +169,6 @@ impl Heap {
             begin: block.begin,
             end: block.begin.saturating_add(block.size),
         });
-        self.live.insert(block.begin, id);
         self.latest.insert(block.begin, id);
         self.blocks.push(block);
         id
@@ -165,20 +180,18 @@ impl Heap {
             return;
         }
         block.freed = Some(freed);
-        if self.live.get(&block.begin) == Some(&id) {
-            self.live.remove(&block.begin);
-        }
         self.bounds.set(id, Bounds::NOWHERE);
     }
 
     /// The live block that begins here.
     pub fn live_at(&self, address: u64) -> Option<BlockId> {
-        self.live.get(&address).copied()
+        let latest = self.latest.get(&address).copied();
+        latest.filter(|id| self.block(*id).freed.is_none())
     }
 
     /// The block that an address is in, or was in.
     pub fn around(&self, address: u64) -> BlockId {
-        if let Some((_, &id)) = self.live.range(..=address).next_back() {
+        if let Some(id) = self.live_before(address) {
             let b = self.block(id);
             if address - b.begin < b.size.max(1) {
                 return id;
@@ -187,8 +200,84 @@ impl Heap {
         self.latest.get(&address).copied().unwrap_or(NONE)
     }
 
+    /// The last living block that begins at an address or before it.
+    fn live_before(&self, address: u64) -> Option<BlockId> {
+        let ordered = &mut *self.ordered.borrow_mut();
+        let from = ordered.next.max(self.first);
+        for (n, b) in self.blocks.iter().enumerate().skip(from) {
+            if b.freed.is_none() && !b.family.is_variable() {
+                ordered.blocks.insert(b.begin, BlockId(n as u32));
+            }
+        }
+        ordered.next = self.blocks.len();
+        while let Some((begin, id)) = ordered.blocks.range(..=address).next_back() {
+            let (begin, id) = (*begin, *id);
+            if self.block(id).freed.is_none() {
+                return Some(id);
+            }
+            ordered.blocks.remove(&begin);
+        }
+        None
+    }
+
     pub fn lives(&self, id: BlockId, step: u64) -> bool {
         let b = self.block(id);
         id > DIFFERENCE && b.born <= step && b.freed.is_none_or(|f| f.step >= step)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_are_found_as_if_all_were_looked_at() {
+        let mut heap = Heap::new().expect("addresses");
+        let mut state = 5u64;
+        let mut random = |below: u64| {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) % below
+        };
+        for step in 0..20_000 {
+            let begin = 4096 + 32 * random(64);
+            let live = heap.live_at(begin);
+            match (random(3), live) {
+                (0, None) => {
+                    heap.add(Block {
+                        begin,
+                        size: random(33),
+                        born: step,
+                        made: step,
+                        by: 0,
+                        family: Family::Malloc,
+                        freed: None,
+                    });
+                }
+                (1, Some(id)) => heap.free(
+                    id,
+                    Freed {
+                        step,
+                        pointer: begin,
+                        by: 0,
+                    },
+                ),
+                _ => {}
+            }
+            let lives = |b: &Block| b.freed.is_none();
+            let here = |b: &Block| b.begin == begin;
+            let found = heap.all().find(|(_, b)| lives(b) && here(b));
+            assert_eq!(heap.live_at(begin), found.map(|(id, _)| id));
+            if random(4) > 0 {
+                continue;
+            }
+            let at = begin + random(32);
+            let inside = |b: &Block| at.wrapping_sub(b.begin) < b.size.max(1);
+            let around = heap.all().find(|(_, b)| lives(b) && inside(b));
+            let last = || heap.all().rfind(|(_, b)| b.begin == at);
+            let expected = around.or_else(last).map_or(NONE, |(id, _)| id);
+            assert_eq!(heap.around(at), expected, "{at} at {step}");
+        }
     }
 }

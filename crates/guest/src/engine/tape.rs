@@ -3,13 +3,15 @@
 //! Translated code writes records to a buffer. There is no check for its end: the step budget is small
 //! enough that the guest stops before it. Then the tracer, on the guest's CPU, copies them out for
 //! somebody who reads them on another CPU, and the guest writes to the same memory again: it stays in
-//! the caches of its CPU. The copy does not go there: it is in the caches of the reader, from the time before.
+//! the caches of its CPU. The copy does not go there. Several of them are handed over at once, because to wake
+//! somebody takes long.
 //! The guest need not come to a boundary for that: it goes on in the middle of the superblock in which its budget ran
 //! out, and what it has written of that superblock's record is moved to the beginning of the buffer.
 //!
 //! Handing the buffer itself over, and writing to another one meanwhile, was rejected: each line of it
 //! has to be taken back from the reader's CPU when it is written to the next time, and that takes the
-//! guest up to ten times as long as running.
+//! guest up to ten times as long as running, and twice as long if the lines are asked for ahead (`prefetchw`). A copy through
+//! the caches was rejected too: it takes half as long as one past them, or three times as long, by where the two CPUs are.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -23,8 +25,11 @@ use crate::layout::TAPE_SIZE;
 use crate::translate::emit::Gpr;
 use crate::translate::tape::{HOME, MAX_BYTES_PER_STEP, Taped, saved};
 
-/// The buffer is handed over when this much is in it; little enough to stay in the CPU's caches.
+/// The buffer is emptied when this much is in it; little enough to stay in the CPU's caches.
 const ENOUGH: u64 = 1 << 20;
+/// A copy is handed over when this much is in it: to wake the reader, or to be woken by it, takes as long as thousands of
+/// steps.
+const WORTH_WAKING: usize = 4 << 20;
 /// Copies that may wait for the reader before the guest does.
 const COPIES: usize = 2;
 const MANY_EVENTS: usize = 4096;
@@ -65,6 +70,9 @@ pub(super) enum Cursor {
 /// A tape that is being written.
 struct Running {
     reader: Reader,
+    /// What has been copied and not been handed over: so many bytes.
+    copy: Vec<u8>,
+    copied: usize,
     /// Where the next record goes. The guest has it while it runs.
     cursor: u64,
     /// How far it goes if the guest is killed before its next stop.
@@ -95,6 +103,8 @@ struct Reader {
 struct Message {
     step: u64,
     records: Vec<u8>,
+    /// So many bytes of them.
+    len: usize,
     shapes: Vec<Shape>,
     events: Vec<(u32, Event)>,
 }
@@ -110,7 +120,7 @@ impl Reader {
                 listener.hear(Part {
                     step: m.step,
                     shapes: &m.shapes,
-                    records: &m.records,
+                    records: &m.records[..m.len],
                     events: &m.events,
                 });
                 if ack.send(m.records).is_err() {
@@ -142,7 +152,8 @@ impl Reader {
     /// Room for a copy.
     fn room(&mut self) -> Result<Vec<u8>, Error> {
         self.wait(COPIES - 1)?;
-        Ok(self.free.pop().unwrap_or_default())
+        let new = || vec![0; WORTH_WAKING + 2 * ENOUGH as usize];
+        Ok(self.free.pop().unwrap_or_else(new))
     }
 
     fn send(&mut self, m: Message) -> Result<(), Error> {
@@ -206,6 +217,8 @@ impl Engine {
         let told = listener.shapes_heard();
         self.tape.running = Some(Running {
             reader: Reader::start(listener),
+            copy: Vec::new(),
+            copied: 0,
             cursor: self.cache.layout.tape(),
             certain: self.cache.layout.tape(),
             told,
@@ -409,7 +422,7 @@ impl Engine {
         self.catch_up()?;
         let r = self.tape.running.as_ref().expect("just seen");
         if r.events.len() > MANY_EVENTS || self.tape_is_full() {
-            self.hand_over(self.step()?)?;
+            self.make_room(self.step()?)?;
         }
         self.tape_state()?;
         Ok(self.tape_room())
@@ -462,7 +475,7 @@ impl Engine {
         if self.tape_is_full() {
             let mut begun = [0; LONGEST];
             self.cache.read_shared(cursor, &mut begun);
-            self.hand_over(step)?;
+            self.make_room(step)?;
             let base = self.cache.layout.tape();
             self.cache.write_shared(base, &begun);
             *register_mut(&mut self.regs, register.0) = base;
@@ -490,10 +503,21 @@ impl Engine {
         })
     }
 
+    /// Where the next record will be in the copy at hand.
+    fn tape_at(&self, cursor: u64) -> u32 {
+        let r = self.tape.running.as_ref().expect("there is a tape");
+        let used = (cursor - self.cache.layout.tape()) as usize;
+        (r.copied + used) as u32
+    }
+
     /// Bytes in the buffer.
     fn tape_used(&self) -> u64 {
+        self.tape_cursor() - self.cache.layout.tape()
+    }
+
+    fn tape_cursor(&self) -> u64 {
         let r = self.tape.running.as_ref().expect("there is a tape");
-        r.cursor - self.cache.layout.tape()
+        r.cursor
     }
 
     pub(crate) fn tape_event(&mut self, event: Event) -> Result<(), Error> {
@@ -501,7 +525,7 @@ impl Engine {
             return Ok(());
         }
         self.catch_up()?;
-        let at = self.tape_used() as u32;
+        let at = self.tape_at(self.tape_cursor());
         let r = self.tape.running.as_mut().expect("just seen");
         if let (Event::State { .. }, Some((last, old @ Event::State { .. }))) =
             (&event, r.events.last_mut())
@@ -516,35 +540,61 @@ impl Engine {
 
     /// A call was made and has returned when the cursor was there.
     pub(crate) fn tape_call(&mut self, cursor: u64, enter: Event, leave: Event) {
-        let at = (cursor - self.cache.layout.tape()) as u32;
+        let at = self.tape_at(cursor);
         let r = self.tape.running.as_mut().expect("there is a tape");
         r.events.extend([(at, enter), (at, leave)]);
     }
 
-    /// Hands over what is in the buffer; `step` is the one before what comes next.
-    fn hand_over(&mut self, step: u64) -> Result<(), Error> {
+    /// Copies what is in the buffer, which is then empty.
+    fn empty_buffer(&mut self) -> Result<(), Error> {
         self.catch_up()?;
-        let len = self.tape_used() as usize;
-        let base = self.cache.layout.tape();
+        let (used, base) = (self.tape_used() as usize, self.cache.layout.tape());
+        let r = self.tape.running.as_mut().expect("there is a tape");
+        if r.copy.is_empty() {
+            r.copy = r.reader.room()?;
+        }
+        let end = r.copied + used;
+        if r.copy.len() < end {
+            r.copy.resize(end, 0);
+        }
+        self.cache.stream_shared(base, &mut r.copy[r.copied..end]);
+        r.copied = end;
+        (r.cursor, r.certain) = (base, base);
+        Ok(())
+    }
+
+    /// Hands over what there is; `step` is the one before what comes next.
+    fn hand_over(&mut self, step: u64) -> Result<(), Error> {
+        self.empty_buffer()?;
+        self.send_copy(step)
+    }
+
+    /// Empties the buffer, and hands over what there is if that is worth it.
+    fn make_room(&mut self, step: u64) -> Result<(), Error> {
+        self.empty_buffer()?;
+        let r = self.tape.running.as_ref().expect("there is a tape");
+        let worth = r.copied >= WORTH_WAKING || r.events.len() > MANY_EVENTS;
+        match worth || self.tape.piece.is_some() {
+            true => self.send_copy(step),
+            false => Ok(()),
+        }
+    }
+
+    fn send_copy(&mut self, step: u64) -> Result<(), Error> {
         let Tape {
             shapes, running, ..
         } = &mut self.tape;
         let r = running.as_mut().expect("there is a tape");
-        let mut records = r.reader.room()?;
-        records.resize(len, 0);
-        self.cache.stream_shared(base, &mut records);
         let new = shapes[r.told..].to_vec();
         r.told = shapes.len();
         let first = std::mem::replace(&mut r.step, step);
         r.reader.send(Message {
             step: first,
-            records,
+            len: std::mem::take(&mut r.copied),
+            records: std::mem::take(&mut r.copy),
             shapes: new,
             events: std::mem::take(&mut r.events),
-        })?;
-        r.cursor = base;
-        r.certain = base;
-        Ok(())
+        })
     }
 
     /// The superblock at hand was left before instruction `index`: completes its record.

@@ -74,44 +74,37 @@ impl Machine {
                 function = asked;
             }
         }
-        let registers = [7usize, 6, 2, 1, 8, 9];
-        let closed = self.now.closed > 0;
-        let blocks = if closed {
-            [NONE; 6]
-        } else {
-            registers.map(|r| self.now.registers.units[r].from())
-        };
-        if !closed {
-            self.entering(function, arguments, blocks, step, (pc, caller));
+        let units = &self.now.registers.units;
+        let mut blocks = [NONE; 6];
+        for (block, register) in blocks.iter_mut().zip([7usize, 6, 2, 1, 8, 9]) {
+            *block = units[register].from();
         }
-        let (closed, lenient) = self.names[function as usize].function.role.hides();
-        self.now.closed += u32::from(closed);
-        self.now.lenient += u32::from(lenient);
-        self.now.active.push(Active {
+        let entered = Active {
             function,
             slot,
             arguments,
             blocks,
             step,
             pc,
-        });
+        };
+        self.entering(&entered, caller);
+        let (closed, lenient) = self.names[function as usize].function.role.hides();
+        self.now.closed += u32::from(closed);
+        self.now.lenient += u32::from(lenient);
+        self.now.active.push(entered);
         self.set_slot();
     }
 
-    pub(super) fn entering(
-        &mut self,
-        function: u16,
-        arguments: [u64; 6],
-        blocks: [BlockId; 6],
-        step: u64,
-        (pc, caller): (u64, Before),
-    ) {
+    fn entering(&mut self, a: &Active, caller: Before) {
+        let (function, step, pc) = (a.function, a.step, a.pc);
+        let (arguments, blocks) = (&a.arguments, &a.blocks);
         let pointer = |n: u8| {
             let n = n as usize;
             Value::Number(arguments[n], blocks[n])
         };
+        let named = &self.names[function as usize];
         // Calls are frequent: nothing is taken out of this that would have to be counted or copied.
-        match self.names[function as usize].function.role {
+        match named.function.role {
             Role::Release { family, pointer: n } => {
                 let value = arguments[n as usize];
                 if value != 0 {
@@ -126,7 +119,7 @@ impl Machine {
                         let word = family_word(family, &self.pairs);
                         let redex = Redex::Call {
                             function: self.function_name(function).to_owned(),
-                            arguments,
+                            arguments: *arguments,
                         };
                         let context = Context {
                             step,
@@ -142,31 +135,25 @@ impl Machine {
             Role::Touches(model) => {
                 for t in model.touches {
                     if let Extent::Bytes(n) = t.extent {
-                        let (at, len) = (arguments[t.pointer as usize], arguments[n as usize]);
-                        self.touch(
-                            at,
-                            len,
-                            t.writes,
-                            t.pointer,
-                            blocks[t.pointer as usize],
-                            step,
-                            pc,
-                        );
+                        self.touch(a, t, arguments[n as usize]);
                     }
                 }
             }
             Role::Ends => self.end(step, pc),
             _ => {}
         }
-        for n in 0..self.names[function as usize].at_call.len() {
-            let rule = self.names[function as usize].at_call[n];
+        let named = &self.names[function as usize];
+        let (rules, remembered) = (named.at_call.len(), named.remembered);
+        for n in 0..rules {
+            let (rule, refuted) = &self.names[function as usize].at_call[n];
+            let rule = *rule;
             let owned = self.quiet[rule] && self.is_owned(arguments[0], blocks[0]);
-            if owned || fold::is_refuted(&self.rules[rule], &arguments) {
+            if owned || refuted.by(arguments) {
                 continue;
             }
             let redex = Redex::Call {
                 function: self.function_name(function).to_owned(),
-                arguments,
+                arguments: *arguments,
             };
             let values: [Value; 6] = std::array::from_fn(|n| pointer(n as u8));
             let context = Context {
@@ -177,12 +164,12 @@ impl Machine {
             };
             self.ask(rule, &values, context, &redex);
         }
-        if self.names[function as usize].remembered {
+        if remembered {
             self.calls.push(CallEvent {
                 step,
                 function: self.function_name(function).to_owned(),
                 returned: false,
-                values: arguments,
+                values: *arguments,
             });
         }
     }
@@ -268,7 +255,9 @@ impl Machine {
 
     /// A `ret` with the return address at `slot`.
     pub(super) fn leave(&mut self, slot: u64, result: u64, step: u64, pc: u64) {
-        self.end_locals(slot, step);
+        if self.now.frames.ends_by(slot) {
+            self.end_locals(slot, step);
+        }
         let mut returned = false;
         while let Some(a) = self.now.active.last() {
             if a.slot > slot {
@@ -334,13 +323,8 @@ impl Machine {
             for unit in [0usize, 1, 2, 6, 7, 8, 9, 10, 11, plan::FLAGS as usize] {
                 self.now.registers.units[unit] = Cell::default();
             }
-            let mut groups = self.now.registers.telling & fast::VECTORS;
-            self.now.registers.telling &= !fast::VECTORS;
-            while groups != 0 {
-                for unit in fast::group_units(groups.trailing_zeros()) {
-                    self.now.registers.units[unit] = Cell::PLAIN;
-                }
-                groups &= groups - 1;
+            if self.now.registers.telling & fast::VECTORS != 0 {
+                self.forget_vectors();
             }
             self.now.registers.units[0].set_from(from);
         }
@@ -374,6 +358,18 @@ impl Machine {
                 returned: true,
                 values,
             });
+        }
+    }
+
+    /// Nothing is known of vector registers, of which something may be.
+    fn forget_vectors(&mut self) {
+        let registers = &mut self.now.registers;
+        let mut groups = registers.telling & fast::VECTORS;
+        registers.telling &= !fast::VECTORS;
+        while groups != 0 {
+            let (first, end) = fast::group_range(groups.trailing_zeros());
+            registers.units[first..end].fill(Cell::PLAIN);
+            groups &= groups - 1;
         }
     }
 
@@ -451,16 +447,7 @@ impl Machine {
                 Extent::ResultUpTo(n) => result.saturating_add(1).min(a.arguments[n as usize]),
                 Extent::Bytes(_) => continue,
             };
-            let n = t.pointer as usize;
-            self.touch(
-                a.arguments[n],
-                len,
-                t.writes,
-                t.pointer,
-                a.blocks[n],
-                a.step,
-                a.pc,
-            );
+            self.touch(a, t, len);
         }
         if !m.whole {
             return None;

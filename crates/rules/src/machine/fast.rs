@@ -69,8 +69,9 @@ pub(super) fn group(unit: u16) -> u64 {
     }
 }
 
-/// The units of a group.
-pub(super) fn group_units(bit: u32) -> impl Iterator<Item = usize> {
+/// The first unit of a group, and the one behind its last. That of the upper parts of vector registers has their lower
+/// parts in between.
+pub(super) fn group_range(bit: u32) -> (usize, usize) {
     let (first, end) = match bit {
         0..=16 => (bit, bit + 1),
         17 => (17, 32),
@@ -78,9 +79,13 @@ pub(super) fn group_units(bit: u32) -> impl Iterator<Item = usize> {
         50 => (32, 288),
         _ => (288, u32::from(ZERO)),
     };
-    (first..end)
-        .filter(move |u| bit != 50 || u % 8 >= 2)
-        .map(|u| u as usize)
+    (first as usize, end as usize)
+}
+
+/// The units of a group.
+pub(super) fn group_units(bit: u32) -> impl Iterator<Item = usize> {
+    let (first, end) = group_range(bit);
+    (first..end).filter(move |u| bit != 50 || u % 8 >= 2)
 }
 
 /// The groups of vector registers and what comes after them.
@@ -167,6 +172,9 @@ impl Fast {
                     Op::Enter(_) | Op::Return { .. } => {
                         // What is before it in its instruction is left to others too.
                         handed = Some(*i);
+                        if let Some((_, Op::Return { slot, result })) = plan.ops[..end].last() {
+                            returns = Some((maker.place.of(*slot), maker.place.of(*result)));
+                        }
                         break;
                     }
                     _ => maker.op(plan, insn, op, trackers),

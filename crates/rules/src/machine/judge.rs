@@ -236,18 +236,11 @@ impl Machine {
         }
     }
 
-    /// A function was asked to touch memory.
-    #[expect(clippy::too_many_arguments)]
-    pub(super) fn touch(
-        &mut self,
-        at: u64,
-        len: u64,
-        write: bool,
-        n: u8,
-        from: BlockId,
-        step: u64,
-        pc: u64,
-    ) {
+    /// A function was asked to touch so many bytes.
+    #[inline]
+    pub(super) fn touch(&mut self, a: &Active, t: &Touch, len: u64) {
+        let n = usize::from(t.pointer);
+        let (at, from) = (a.arguments[n], a.blocks[n]);
         if len == 0 || from <= DIFFERENCE {
             return;
         }
@@ -256,14 +249,14 @@ impl Machine {
         if offset < size && size - offset >= len && !self.curious {
             return;
         }
-        let register = [7u8, 6, 2, 1, 8, 9][n as usize];
+        let register = [7u8, 6, 2, 1, 8, 9][n];
         let what = Access {
             address: at,
             size: len,
-            write,
+            write: t.writes,
         };
         let lenient = std::mem::take(&mut self.now.lenient);
-        self.judge(pc, step, from, what, Some(register));
+        self.judge(a.pc, a.step, from, what, Some(register));
         self.now.lenient = lenient;
     }
 

@@ -39,7 +39,7 @@ impl Plan {
     ) -> Plan {
         let mut maker = Maker {
             variables,
-            plan: Plan::default(),
+            plan: Plan::for_insns(code.insns.len()),
             trackers,
             entries,
             stubs,
@@ -70,6 +70,7 @@ impl Plan {
         let ops = maker.plan.ops.iter().enumerate();
         let calls = ops.filter(|(_, (_, op))| op.is_call());
         maker.plan.calls = calls.map(|(n, _)| n as u32).collect();
+        maker.plan.trim();
         maker.plan
     }
 }

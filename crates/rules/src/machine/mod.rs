@@ -29,7 +29,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use flow::Values;
-use functions::{Effect, Extent, Function, Model, Role};
+use functions::{Effect, Extent, Function, Model, Role, Touch};
 use image::effects::Size;
 use rustc_hash::{FxHashMap, FxHashSet};
 use tape::{Event, Listener, Part, Shape};
@@ -154,8 +154,8 @@ struct Named {
     function: Function,
     /// A rule is about its calls.
     noted: bool,
-    /// Rules that are asked when it is called, and when it returns.
-    at_call: Vec<usize>,
+    /// Rules that are asked when it is called, with what refutes them, and when it returns.
+    at_call: Vec<(usize, fold::Refuted)>,
     at_return: Vec<usize>,
     /// Some rule asks later whether it was called.
     remembered: bool,
@@ -384,11 +384,14 @@ impl Machine {
                 let rules = self.rules.iter().enumerate();
                 let about = |r: &Checked| r.function.as_ref().is_some_and(|p| p.matches(name));
                 let asked = rules.filter(|(_, r)| r.point == kind && about(r));
-                asked.map(|(n, _)| n).collect()
+                asked.map(|(n, _)| n).collect::<Vec<usize>>()
             };
             self.names.push(Named {
                 noted: self.patterns.iter().any(|p| p.matches(name)),
-                at_call: at(PointKind::Call),
+                at_call: at(PointKind::Call)
+                    .into_iter()
+                    .map(|n| (n, fold::Refuted::of(&self.rules[n])))
+                    .collect(),
                 at_return: at(PointKind::Ret),
                 remembered: self.remembers(name),
                 function: function.clone(),

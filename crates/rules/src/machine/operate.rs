@@ -74,11 +74,14 @@ impl Machine {
                     (None, Warm::Made(fast)) => fast.settle(insn.into(), &mut registers.units),
                     _ => {}
                 }
-                self.slow(shape, insn, &values, false);
+                let first = self.first_op(shape, insn);
+                self.slow(shape, first, &values, false);
             }
             Stop::Handed(insn) => {
                 self.detours.calls += 1;
-                self.slow(shape, insn, &values, true);
+                if let Some(op) = self.called(shape, insn, &values) {
+                    self.slow(shape, op, &values, true);
+                }
             }
             Stop::Return => {
                 self.detours.returns += 1;
@@ -129,44 +132,83 @@ impl Machine {
         }
     }
 
-    /// All operations of a record, one by one, from an instruction on. `settled`: which units have something
+    /// The first operation of an instruction.
+    fn first_op(&self, shape: usize, insn: u8) -> u32 {
+        let plan = self.plans[self.shapes[shape].0 as usize].as_ref();
+        plan.map_or(0, |p| p.first[usize::from(insn)])
+    }
+
+    /// What is left of a record from an instruction on that enters a function that means something. Nearly always nothing
+    /// inside of it is looked at, and it remains to see whether it returns. Otherwise it is said where to go on.
+    fn called(&mut self, shape: usize, insn: u8, values: &Values<'_>) -> Option<u32> {
+        let (number, s) = &self.shapes[shape];
+        let (number, executed) = (*number, usize::from(s.executed));
+        let plan = self.take_plan(number);
+        let end = plan.first[executed];
+        let mut next = plan.first[usize::from(insn)];
+        while next < end {
+            let (i, op) = &plan.ops[next as usize];
+            if op.is_call() {
+                self.call(op, &plan, number, *i, values);
+                next += 1;
+            } else if self.now.closed > 0 {
+                next = plan.next_call(next);
+            } else {
+                break;
+            }
+        }
+        self.plans[number as usize] = Some(plan);
+        (next < end).then_some(next)
+    }
+
+    /// Functions are called and return. Inside of one that is not looked into that is of no interest, but for its own
+    /// return.
+    fn call(&mut self, op: &Op, plan: &Plan, number: u32, i: u8, values: &Values<'_>) {
+        let (at, pc) = (self.step + u64::from(i), plan.pcs[usize::from(i)]);
+        match op {
+            Op::Enter(e) if self.now.closed == 0 => {
+                let mut arguments = [0; 6];
+                for (argument, term) in arguments.iter_mut().zip(&e.arguments) {
+                    *argument = values.get(*term);
+                }
+                let caller = match i.checked_sub(1) {
+                    Some(i) => (number, i),
+                    None => self.before(),
+                };
+                self.enter(e.function, arguments, values.get(e.slot), at, (pc, caller));
+            }
+            Op::Asks { function, slot } if self.now.closed == 0 => {
+                let registers = &mut self.now.registers;
+                registers.named = u32::from(*function);
+                registers.named_at = values.get(*slot);
+            }
+            Op::Return { slot, result } => {
+                let slot = values.get(*slot);
+                if slot >= self.now.registers.slot || self.now.closed > 0 {
+                    self.leave(slot, values.get(*result), at, pc);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// All operations of a record, one by one, from one of them on. `settled`: which units have something
     /// unwritten is known.
-    fn slow(&mut self, shape: usize, insn: u8, values: &Values<'_>, settled: bool) {
+    fn slow(&mut self, shape: usize, first: u32, values: &Values<'_>, settled: bool) {
         let (number, s) = &self.shapes[shape];
         let (number, executed) = (*number, s.executed as usize);
         let plan = self.take_plan(number);
-        let (mut next, end) = (plan.first[insn as usize], plan.first[executed]);
+        let (mut next, end) = (first, plan.first[executed]);
         let mut touched = false;
         while let Some((i, op)) = plan.ops[..end as usize].get(next as usize) {
             next += 1;
-            match op {
-                Op::Enter(e) => {
-                    let arguments = e.arguments.map(|t| values.get(t));
-                    let at = self.step + u64::from(*i);
-                    let pc = plan.pcs[*i as usize];
-                    let caller = match i.checked_sub(1) {
-                        Some(i) => (number, i),
-                        None => self.before(),
-                    };
-                    self.enter(e.function, arguments, values.get(e.slot), at, (pc, caller));
-                }
-                Op::Asks { function, slot } => {
-                    let registers = &mut self.now.registers;
-                    registers.named = u32::from(*function);
-                    registers.named_at = values.get(*slot);
-                }
-                Op::Return { slot, result } => {
-                    let slot = values.get(*slot);
-                    if slot >= self.now.registers.slot || self.now.closed > 0 {
-                        let at = self.step + u64::from(*i);
-                        self.leave(slot, values.get(*result), at, plan.pcs[*i as usize]);
-                    }
-                }
-                _ if self.now.closed > 0 => next = plan.next_call(next),
-                _ => {
-                    touched = true;
-                    self.operate(op, &plan, values, *i);
-                }
+            if op.is_call() {
+                self.call(op, &plan, number, *i, values);
+            } else if self.now.closed > 0 {
+                next = plan.next_call(next);
+            } else {
+                touched = true;
+                self.operate(op, &plan, values, *i);
             }
         }
         let writes = plan.writes;

@@ -221,6 +221,25 @@ pub(crate) trait Variables {
 }
 
 impl Plan {
+    /// Room for what so many instructions do at most, nearly always. What is not used is given back ([`Plan::trim`]).
+    pub(crate) fn for_insns(insns: usize) -> Plan {
+        Plan {
+            ops: Vec::with_capacity(6 * insns),
+            spots: Vec::with_capacity(2 * insns),
+            addresses: Vec::with_capacity(2 * insns),
+            first: Vec::with_capacity(insns + 1),
+            pcs: Vec::with_capacity(insns),
+            ..Plan::default()
+        }
+    }
+
+    /// There are as many plans as superblocks, and most are seldom looked at.
+    pub(crate) fn trim(&mut self) {
+        self.ops.shrink_to_fit();
+        self.spots.shrink_to_fit();
+        self.addresses.shrink_to_fit();
+    }
+
     /// The first call or return from an operation on; if there is none, what is behind the last operation.
     pub(crate) fn next_call(&self, op: u32) -> u32 {
         let next = self.calls.iter().find(|n| **n >= op);

@@ -11,9 +11,9 @@
 use super::*;
 
 /// Records of a piece of tape that are looked at.
-const SAMPLE: usize = 1024;
+const SAMPLE: usize = 4096;
 /// After so many it is looked which traces there are.
-const ENOUGH: u32 = 16 * SAMPLE as u32;
+const ENOUGH: u32 = 4 * SAMPLE as u32;
 /// One in so many records is worth a trace.
 const SHARE: u32 = 256;
 /// Records of a trace.

@@ -72,6 +72,11 @@ pub(super) struct Living {
 }
 
 impl Living {
+    /// A return through `slot` ends some of them.
+    pub(super) fn ends_by(&self, slot: u64) -> bool {
+        self.all.last().is_some_and(|v| v.slot() <= slot)
+    }
+
     /// Brings what code finds up to date.
     fn show(&mut self) {
         for n in self.shown.drain(..) {
