@@ -9,7 +9,7 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use crate::reader::FrameId;
-use crate::wanted::{UNKNOWN, Wants};
+use crate::wanted::Wants;
 
 /// Number of a set of branches.
 pub(crate) type SetId = u32;
@@ -24,8 +24,6 @@ pub(crate) struct Set {
 /// Those who ask about a set of branches, within a call.
 pub(crate) struct Question {
     pub(crate) set: SetId,
-    /// A number for who they are; [`UNKNOWN`] where they have changed since.
-    pub(crate) code: u64,
     pub(crate) askers: SmallVec<[Wants; 4]>,
 }
 
@@ -122,41 +120,7 @@ impl Asked {
         let question = self.question(frame, set);
         match question.askers.iter_mut().find(same) {
             Some(w) => w.join(asker),
-            None => {
-                question.code = UNKNOWN;
-                question.askers.push(asker);
-            }
-        }
-    }
-
-    /// Some ask the same; `code` is for who they are, if no two of them are the same.
-    pub(crate) fn ask_all(
-        &mut self,
-        frame: FrameId,
-        set: SetId,
-        askers: impl Iterator<Item = Wants>,
-        code: u64,
-    ) {
-        let question = self.question(frame, set);
-        let known = &mut question.askers;
-        if code != UNKNOWN && known.is_empty() {
-            question.code = code;
-            known.extend(askers);
-            return;
-        }
-        for (n, asker) in askers.enumerate() {
-            // Mostly they come in the same order.
-            let n = match known.get(n) {
-                Some(w) if w.who == asker.who => Some(n),
-                _ => known.iter().position(|w| w.who == asker.who),
-            };
-            match n {
-                Some(n) => known[n].join(asker),
-                None => {
-                    question.code = UNKNOWN;
-                    known.push(asker);
-                }
-            }
+            None => question.askers.push(asker),
         }
     }
 
@@ -177,27 +141,48 @@ impl Asked {
             call.bits |= self.sets[set as usize].bits;
             self.open += 1;
             let askers = self.room.pop().unwrap_or_default();
-            let code = UNKNOWN;
-            call.questions.insert(at, Question { set, code, askers });
+            call.questions.insert(at, Question { set, askers });
         }
         &mut call.questions[at]
     }
 
-    /// What is asked within a call, with the branches that are asked about.
+    /// Takes the questions within a call to which there is an answer, with that; of those that may be about branches of
+    /// these bits.
     #[inline]
-    pub(crate) fn questions(
+    pub(crate) fn answer(
         &mut self,
         frame: FrameId,
-    ) -> impl Iterator<Item = (&mut Question, &Set)> {
-        let questions = match self.find(frame) {
-            Some(n) => &mut self.list[n as usize].questions[..],
-            None => &mut [],
-        };
-        let sets = &self.sets;
-        questions.iter_mut().map(|q| {
+        bits: u64,
+        mut answer: impl FnMut(&Set, SetId) -> Option<u8>,
+        out: &mut Vec<(Wants, u8)>,
+    ) {
+        let Some(n) = self.find(frame) else { return };
+        let (sets, room) = (&self.sets, &mut self.room);
+        let call = &mut self.list[n as usize];
+        // All branches may be in a set that has none: the call is what decided.
+        if call.bits & bits == 0 && bits != u64::MAX {
+            return;
+        }
+        let before = call.questions.len();
+        call.bits = 0;
+        call.questions.retain(|q| {
             let set = &sets[q.set as usize];
-            (q, set)
-        })
+            let answer = match set.may_have(bits) || bits == u64::MAX {
+                true => answer(set, q.set),
+                false => None,
+            };
+            match answer {
+                Some(i) => {
+                    out.extend(q.askers.iter().map(|w| (*w, i)));
+                    let mut list = std::mem::take(&mut q.askers);
+                    list.clear();
+                    room.push(list);
+                }
+                None => call.bits |= set.bits,
+            }
+            answer.is_none()
+        });
+        self.open -= before - call.questions.len();
     }
 
     /// Whether a set has a branch.

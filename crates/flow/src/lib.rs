@@ -7,20 +7,23 @@
 
 mod asked;
 mod codes;
+mod effect;
 mod history;
-mod learn;
+mod hits;
+mod link;
+mod links;
 mod memory;
-mod perform;
+mod plainly;
 mod plan;
-mod quick;
 mod reader;
 mod roll;
-mod rows;
 mod saved;
 mod slice;
 mod sources;
 mod step;
+mod sweep;
 mod terms;
+mod variant;
 mod wanted;
 mod writers;
 

@@ -503,26 +503,6 @@ impl Memory {
         }
     }
 
-    /// Takes what is wanted of bytes that are in one cell; which of the cell's that were.
-    #[inline]
-    pub(crate) fn take_within(&mut self, addr: u64, len: u64, out: &mut Taken) -> u8 {
-        let (n, before) = (addr / 8, out.len());
-        let Some(slot) = self.slot(n) else { return 0 };
-        let line = self.tables[slot];
-        if line == 0 {
-            return 0;
-        }
-        let at = (n * 8).wrapping_sub(addr) as i64;
-        let bytes = part(n, addr, len);
-        if self.take_line(n, line, bytes, at, out) {
-            self.tables[slot] = 0;
-            self.count -= 1;
-        } else if self.bytes(line) & bytes != 0 {
-            self.change(n, |cell| take(cell, bytes, at, out));
-        }
-        out[before..].iter().fold(0, |all, t| all | t.entry.bytes)
-    }
-
     #[inline]
     fn take_cell(&mut self, n: u64, addr: u64, len: u64, out: &mut Taken) {
         let Some(slot) = self.slot(n) else { return };

@@ -68,6 +68,8 @@ pub struct Plan {
     pub stores: Vec<(u8, Spot)>,
     /// Instructions that decide where control goes.
     pub branches: Vec<(u8, u64)>,
+    /// The bits of their addresses.
+    pub(crate) branch_bits: u64,
     pub(crate) writes: Mask,
 }
 
@@ -220,6 +222,7 @@ impl Plan {
             calls: Vec::new(),
             stores: Vec::new(),
             branches: Vec::new(),
+            branch_bits: 0,
             writes: 0,
         };
         for (i, insn) in code.insns.iter().enumerate() {
@@ -250,6 +253,7 @@ impl Plan {
             plan.writes |= step.writes;
             plan.steps.push(step);
         }
+        plan.branch_bits = crate::asked::bits(plan.branches.iter().map(|b| b.1));
         plan
     }
 }

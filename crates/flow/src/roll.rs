@@ -8,7 +8,9 @@
 //! only those that are open where a chunk ends; the others are found again when it is unrolled.
 
 use std::borrow::Cow;
+use std::cell::{OnceCell, RefCell};
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{channel, sync_channel};
 
 use rustc_hash::FxHashMap;
@@ -16,6 +18,8 @@ use smallvec::SmallVec;
 use tape::{Event, Listener, Part};
 
 use crate::codes::Codes;
+use crate::hits::{Hits, event_pc};
+use crate::links::{Linker, Links};
 use crate::plan::Values;
 use crate::reader::{Frame, FrameId, Frames, Reader};
 use crate::saved::Saved;
@@ -73,7 +77,7 @@ impl Records {
         match self {
             Records::Raw(bytes) => bytes.into(),
             Records::Packed { bytes, len } => {
-                let whole = zstd::bulk::decompress(bytes, *len);
+                let whole = unpack(bytes, *len);
                 Cow::Owned(whole.expect("what was compressed here can be decompressed"))
             }
             Records::Saved(saved) => Cow::Owned(saved.get()),
@@ -90,6 +94,22 @@ impl Records {
             }
         }
     }
+}
+
+thread_local! {
+    /// Making one takes as long as unpacking a chunk.
+    static UNPACKER: RefCell<Option<zstd::bulk::Decompressor<'static>>> = const { RefCell::new(None) };
+}
+
+/// Unpacks what was compressed, of which the length is known.
+pub(crate) fn unpack(bytes: &[u8], len: usize) -> std::io::Result<Vec<u8>> {
+    UNPACKER.with_borrow_mut(|unpacker| {
+        if unpacker.is_none() {
+            *unpacker = Some(zstd::bulk::Decompressor::new()?);
+        }
+        let unpacker = unpacker.as_mut().expect("it was made");
+        unpacker.decompress(bytes, len)
+    })
 }
 
 /// One record or event, as the walk gives it.
@@ -158,12 +178,28 @@ pub struct View<'a> {
 #[derive(Default)]
 struct Unrolled<'a> {
     records: Cow<'a, [u8]>,
-    items: Vec<Item>,
+    /// Made when they are asked for, if there are links: what one CPU writes and the other reads takes long.
+    items: OnceCell<Vec<Item>>,
     /// Calls that begin in the chunk.
     frames: Vec<Frame>,
+    /// Who wrote what its records read, if that was asked for.
+    links: Option<Box<Links>>,
+    /// Room for that.
+    room: Option<Box<Links>>,
 }
 
 impl View<'_> {
+    /// All that is in the chunk.
+    pub(crate) fn items(&self) -> &[Item] {
+        self.unrolled.items.get_or_init(|| {
+            let mut items = Vec::new();
+            let (chunk, records) = (self.chunk, &self.unrolled.records);
+            self.roll
+                .follow_chunk(chunk, records, &mut Vec::new(), |item| items.push(item));
+            items
+        })
+    }
+
     pub fn codes(&self) -> &Codes {
         &self.roll.codes
     }
@@ -185,14 +221,7 @@ impl View<'_> {
     /// What a record says.
     #[inline]
     pub fn values(&self, record: &Record) -> Values<'_> {
-        let at = record.at as usize;
-        let len = self.roll.codes.way(record.shape).record_len as usize;
-        Values {
-            record: &self.unrolled.records[at..at + len],
-            rsp: record.rsp,
-            rbp: record.rbp,
-            fs_base: record.fs_base,
-        }
+        self.roll.values(&self.unrolled.records, record)
     }
 
     /// The instruction itself if it is `own`, else the innermost call of the user's own that led to it, if there is one.
@@ -407,17 +436,33 @@ impl Roll {
         }
     }
 
-    /// Goes through a chunk and notes what is where.
-    fn unroll<'a>(&'a self, n: usize, mut to: Unrolled<'a>) -> Unrolled<'a> {
-        let chunk = &self.chunks[n];
-        to.records = chunk.records.get();
-        to.items.clear();
-        to.frames.clear();
-        let records: &[u8] = &to.records;
+    /// What a record says, among those of its chunk.
+    #[inline]
+    fn values<'v>(&self, records: &'v [u8], record: &Record) -> Values<'v> {
+        let at = record.at as usize;
+        let len = self.codes.way(record.shape).record_len as usize;
+        Values {
+            record: &records[at..at + len],
+            rsp: record.rsp,
+            rbp: record.rbp,
+            fs_base: record.fs_base,
+        }
+    }
+
+    /// Goes through a chunk, says what is where, and notes the calls that begin there.
+    #[inline]
+    fn follow_chunk(
+        &self,
+        chunk: &Chunk,
+        records: &[u8],
+        frames: &mut Vec<Frame>,
+        mut f: impl FnMut(Item),
+    ) {
+        frames.clear();
         let mut frames = Calls {
             kept: &self.kept,
             first: chunk.start.next,
-            frames: Grow(&mut to.frames),
+            frames: Grow(frames),
         };
         let mut reader = chunk.start.clone();
         let (mut at, mut event) = (0, 0);
@@ -427,7 +472,7 @@ impl Roll {
             {
                 let step = reader.step;
                 reader.event(e, &mut frames);
-                to.items.push(Item {
+                f(Item {
                     step,
                     thread: reader.thread,
                     frame: reader.frame,
@@ -437,11 +482,11 @@ impl Roll {
                 continue;
             }
             let Some(head) = records.get(at..).and_then(|b| b.first_chunk()) else {
-                return to;
+                return;
             };
             let shape = u32::from_le_bytes(*head);
             reader.pop(&mut frames);
-            to.items.push(Item {
+            f(Item {
                 step: reader.step,
                 thread: reader.thread,
                 frame: reader.frame,
@@ -458,25 +503,73 @@ impl Roll {
         }
     }
 
+    /// Goes through a chunk and notes what is where; with links, if there is somebody who makes them.
+    fn unroll<'a>(
+        &'a self,
+        n: usize,
+        linker: Option<&mut Linker<'_>>,
+        mut to: Unrolled<'a>,
+    ) -> Unrolled<'a> {
+        let chunk = &self.chunks[n];
+        to.records = chunk.records.get();
+        let mut items = to.items.take().unwrap_or_default();
+        items.clear();
+        let Some(linker) = linker else {
+            self.follow_chunk(chunk, &to.records, &mut to.frames, |item| items.push(item));
+            to.items = OnceCell::from(items);
+            return to;
+        };
+        let mut links = to.room.take().unwrap_or_default();
+        linker.begin(chunk.records.len(), chunk.start.step, &mut links);
+        self.follow_chunk(chunk, &to.records, &mut to.frames, |item| {
+            let values = |record: &Record| self.values(&to.records, record);
+            linker.item(&item, values, &mut links);
+        });
+        linker.end(&mut links);
+        to.links = Some(links);
+        to
+    }
+
     /// Shows chunks one after the other; the next is unrolled meanwhile.
     fn visit(
         &self,
         chunks: impl ExactSizeIterator<Item = usize> + Send,
         mut f: impl FnMut(&View<'_>, &[Item]) -> bool,
     ) {
-        let mut show = |n: usize, unrolled: &Unrolled<'_>| {
+        self.visit_linked(chunks, None, |view, _| f(view, view.items()));
+    }
+
+    /// The same, with links as long as `linked` says so.
+    fn visit_linked(
+        &self,
+        chunks: impl ExactSizeIterator<Item = usize> + Send,
+        linked: Option<&AtomicBool>,
+        mut f: impl FnMut(&View<'_>, Option<&mut Links>) -> bool,
+    ) {
+        let mut show = |n: usize, unrolled: &mut Unrolled<'_>| {
+            let mut links = unrolled.links.take();
             let view = View {
                 roll: self,
                 chunk: &self.chunks[n],
                 unrolled,
             };
-            f(&view, &unrolled.items)
+            let more = f(&view, links.as_deref_mut());
+            if links.is_some() {
+                unrolled.room = links;
+            }
+            more
+        };
+        let mut linker: Option<Linker<'_>> = None;
+        let mut unroll = move |n: usize, room| {
+            let links = linked.is_some_and(|l| l.load(Ordering::Relaxed));
+            let linker = links.then(|| linker.get_or_insert_with(|| Linker::new(&self.codes)));
+            self.unroll(n, linker, room)
         };
         if chunks.len() < 3 {
             let mut room = Unrolled::default();
             for n in chunks {
-                room = self.unroll(n, room);
-                if !show(n, &room) {
+                room = unroll(n, room);
+                if !show(n, &mut room) {
                     return;
                 }
             }
@@ -488,13 +581,13 @@ impl Roll {
             s.spawn(move || {
                 for n in chunks {
                     let room = used.try_recv().unwrap_or_default();
-                    if send.send((n, self.unroll(n, room))).is_err() {
+                    if send.send((n, unroll(n, room))).is_err() {
                         return;
                     }
                 }
             });
-            for (n, unrolled) in receive {
-                if !show(n, &unrolled) {
+            for (n, mut unrolled) in receive {
+                if !show(n, &mut unrolled) {
                     return;
                 }
                 // The other may be at its end.
@@ -536,15 +629,21 @@ impl Roll {
 
     /// The same for what was before `step`, or a little after.
     pub fn backward_from(&self, step: u64, mut f: impl FnMut(&View<'_>, &Item) -> bool) {
-        self.chunks_from(step, |view, items| {
-            items.iter().rev().all(|item| f(view, item))
+        self.chunks_from(step, None, |view, _| {
+            view.items().iter().rev().all(|item| f(view, item))
         });
     }
 
-    /// The same by chunk: all that is in one, from the last chunk to the first.
-    pub(crate) fn chunks_from(&self, step: u64, f: impl FnMut(&View<'_>, &[Item]) -> bool) {
+    /// The same by chunk: all that is in one, from the last chunk to the first, with links as long as `linked`
+    /// says so.
+    pub(crate) fn chunks_from(
+        &self,
+        step: u64,
+        linked: Option<&AtomicBool>,
+        f: impl FnMut(&View<'_>, Option<&mut Links>) -> bool,
+    ) {
         let end = self.chunks.partition_point(|c| c.start.step < step);
-        self.visit((0..end).rev(), f);
+        self.visit_linked((0..end).rev(), linked, f);
     }
 
     /// Walks everything from the first to the last.
@@ -673,107 +772,8 @@ impl Roll {
     }
 }
 
-fn event_pc(event: &Event) -> Option<u64> {
-    match event {
-        Event::Enter { pc, .. } => Some(*pc),
-        Event::Special(insn) => Some(insn.pc),
-        _ => None,
-    }
-}
-
 /// Instructions by address, and what they are counted as.
 pub type Classes = FxHashMap<u64, SmallVec<[usize; 1]>>;
-
-/// Where certain instructions are, in each superblock.
-struct Hits<'a, W> {
-    roll: &'a Roll,
-    wanted: W,
-    by_plan: Vec<Option<Box<[u8]>>>,
-}
-
-impl<'a, W: Fn(u64) -> bool> Hits<'a, W> {
-    fn new(roll: &'a Roll, wanted: W) -> Self {
-        let mut by_plan = Vec::new();
-        by_plan.resize_with(roll.codes.plans().len(), || None);
-        Hits {
-            roll,
-            wanted,
-            by_plan,
-        }
-    }
-
-    /// Which instructions of a shape's superblock, of those executed.
-    fn in_shape(&mut self, shape: u32) -> &[u8] {
-        let codes = &self.roll.codes;
-        let steps = &codes.plan(shape).steps;
-        let wanted = &self.wanted;
-        let hits = self.by_plan[codes.plan_number(shape) as usize].get_or_insert_with(|| {
-            let hits = steps.iter().enumerate().filter(|(_, s)| wanted(s.pc));
-            hits.map(|(i, _)| i as u8).collect()
-        });
-        let executed = codes.way(shape).executed;
-        &hits[..hits.partition_point(|i| *i < executed)]
-    }
-
-    fn of(&mut self, view: &View<'_>, item: &Item, out: &mut Vec<Execution>) {
-        let mut found = |step, pc, frame| {
-            out.push(Execution {
-                step,
-                pc,
-                thread: item.thread,
-                frame,
-            });
-        };
-        match item.what {
-            What::Record(Record {
-                shape, first_frame, ..
-            }) => {
-                let plan = self.roll.codes.plan(shape);
-                for &i in self.in_shape(shape) {
-                    let frame = plan.frame_at(i as usize, item.frame, first_frame);
-                    found(item.step + u64::from(i), plan.steps[i as usize].pc, frame);
-                }
-            }
-            What::Event(n) => {
-                if let Some(pc) = event_pc(view.event(n)).filter(|pc| (self.wanted)(*pc)) {
-                    found(item.step, pc, item.frame);
-                }
-            }
-        }
-    }
-
-    fn times(&mut self, chunk: &Chunk) -> u64 {
-        let mut total = 0;
-        let roll = self.roll;
-        roll.count(chunk, &mut |shape, n| {
-            total += self.in_shape(shape).len() as u64 * u64::from(n);
-        });
-        let pcs = chunk.events.iter().filter_map(|(_, e)| event_pc(e));
-        total + pcs.filter(|pc| (self.wanted)(*pc)).count() as u64
-    }
-
-    fn occur(&mut self, chunk: &Chunk) -> bool {
-        self.times(chunk) > 0
-    }
-
-    /// Counts by class what is in a chunk.
-    fn add(&mut self, chunk: &Chunk, class: &Classes, counts: &mut [u64]) {
-        let roll = self.roll;
-        roll.count(chunk, &mut |shape, n| {
-            let plan = roll.codes.plan(shape);
-            for &i in self.in_shape(shape) {
-                for c in &class[&plan.steps[i as usize].pc] {
-                    counts[*c] += u64::from(n);
-                }
-            }
-        });
-        for pc in chunk.events.iter().filter_map(|(_, e)| event_pc(e)) {
-            for c in class.get(&pc).into_iter().flatten() {
-                counts[*c] += 1;
-            }
-        }
-    }
-}
 
 impl Listener for Roll {
     fn shapes_heard(&self) -> usize {

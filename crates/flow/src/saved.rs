@@ -23,7 +23,7 @@ use tape::{Code, Event, Shape, Term};
 
 use crate::codes::Codes;
 use crate::reader::{Frame, FrameId, Reader};
-use crate::roll::{Chunk, Records, Roll};
+use crate::roll::{Chunk, Records, Roll, unpack};
 
 const MAGIC: &[u8; 15] = b"wherefore tape\n";
 const VERSION: u32 = 1;
@@ -85,8 +85,7 @@ impl Saved {
         self.file
             .read_exact_at(&mut packed, self.place.at)
             .expect("the tape is still there");
-        zstd::bulk::decompress(&packed, self.place.len as usize)
-            .expect("the tape is as it was when it was opened")
+        unpack(&packed, self.place.len as usize).expect("the tape is as it was when it was opened")
     }
 }
 

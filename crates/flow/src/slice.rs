@@ -15,28 +15,30 @@
 //! call before it). Registers that a function saves and restores are followed through the saving
 //! without making it a part of the slice.
 //!
-//! In loops the same happens again and again, with other executions: what was found of a record is
-//! remembered and done again ([`crate::quick`]).
+//! Where a slice is dense, the walk goes by links that were found in advance ([`crate::sweep`]).
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use image::effects::{self, RegRange};
 use rustc_hash::FxHashMap;
-use tape::{Event, Stretch, Term};
+use tape::{Event, Stretch};
 
 use crate::asked::{Asked, SetId};
 use crate::codes::{Codes, InsnId};
+use crate::links::Links;
 use crate::memory::Memory;
+use crate::plainly::{Here, Plainly};
 use crate::plan::{Plan, Spot, Step, Values};
-use crate::quick::Quick;
 use crate::reader::FrameId;
 use crate::roll::{Item, Roll, View, What};
-use crate::step::{Piece, Room, State, step};
+use crate::step::{Room, step};
+use crate::sweep::Sweep;
 use crate::terms::{
     Controls, Criterion, Edge, Edges, Kind, Node, OUTSIDE, Omission, Options, Times,
 };
-use crate::wanted::{Each, Everybody, Registers, Taken, Took, Wants, Why};
+use crate::wanted::{Each, Everybody, Registers, Taken, Wants, Why};
 
 /// A slice in the making.
 pub struct Slicer<'a, E> {
@@ -65,32 +67,21 @@ pub struct Slicer<'a, E> {
     /// What the library code of a call is shown as: of calls that were looked at lately.
     hidden: [Option<(FrameId, Shown)>; LATELY],
     pub edges: E,
-    pub(crate) quick: Option<Box<Quick<'a>>>,
+    pub(crate) sweep: Option<Box<Sweep>>,
     room: Room<Wants>,
     pub(crate) taken: Taken,
     pub(crate) answered: Vec<Wants>,
     /// The frame of the record after the one at hand, and its thread.
-    later: Option<(u32, FrameId)>,
+    pub(crate) later: Option<(u32, FrameId)>,
     started: bool,
+    /// Records that had something to do with the slice.
+    pub(crate) looked_at: usize,
 }
 
 #[derive(Default)]
 struct Open {
     taken: Taken,
     reads: Vec<Stretch>,
-}
-
-/// The instruction at hand.
-struct Here<'a> {
-    view: &'a View<'a>,
-    insn: &'a Step,
-    values: &'a Values<'a>,
-    step: u64,
-    frame: FrameId,
-    /// The frame that it begins, if it is a call.
-    callee: Option<FrameId>,
-    /// rbp, if it matters and is known.
-    rbp: Option<u64>,
 }
 
 /// An instruction as it is shown.
@@ -100,8 +91,17 @@ pub(crate) struct Shown {
     pub(crate) id: InsnId,
 }
 
+impl Shown {
+    pub(crate) const OUTSIDE: Shown = Shown {
+        node: OUTSIDE,
+        id: NOBODY,
+    };
+}
+
 /// Calls of which it is remembered what they are shown as.
 const LATELY: usize = 16;
+/// Links are made where one record of so many is looked at.
+const FEW: usize = 16;
 
 /// The number of all that is outside.
 pub(crate) const NOBODY: InsnId = InsnId::MAX;
@@ -114,7 +114,7 @@ impl<'a, E: Edges> Slicer<'a, E> {
         controls: &'a mut dyn Controls,
         edges: E,
     ) -> Self {
-        let (n, eager) = (codes.instructions(), options.eager);
+        let n = codes.instructions();
         Slicer {
             codes,
             controls,
@@ -134,7 +134,8 @@ impl<'a, E: Edges> Slicer<'a, E> {
             squashed: BTreeSet::new(),
             hidden: [None; LATELY],
             edges,
-            quick: Some(Quick::new(codes.len(), eager)),
+            sweep: None,
+            looked_at: 0,
             room: Room::default(),
             taken: Vec::new(),
             answered: Vec::new(),
@@ -164,19 +165,76 @@ impl<'a, E: Edges> Slicer<'a, E> {
     }
 
     pub(crate) fn go_back(&mut self, roll: &Roll, go_on: &dyn Fn(u64) -> bool) {
-        let mut since = 0;
-        roll.chunks_from(self.criterion.step, |view, items| {
-            let mut left = items;
-            while let Some(last) = left.last() {
-                left = &left[..left.len() - self.last(view, left)];
-                since = (since + 1) % 1024;
-                if since == 0 && (!go_on(last.step) || self.is_done(last.step)) {
-                    return false;
+        let options = &self.options;
+        let pruned = !options.pruned_memory.is_empty() || !options.pruned_registers.is_empty();
+        let may_link = !(E::EACH || options.relevant || pruned);
+        let eager = options.eager;
+        let linked = AtomicBool::new(may_link && eager);
+        let step = self.criterion.step;
+        roll.chunks_from(step, may_link.then_some(&linked), |view, links| {
+            let before = self.looked_at;
+            let (more, items) = match links {
+                Some(links) => {
+                    self.hear(links);
+                    let items = links.items as usize;
+                    (self.linked(view, links, go_on), items)
                 }
+                None => {
+                    let items = view.items();
+                    (self.plainly(view, items.iter(), go_on), items.len())
+                }
+            };
+            // Links are worth while where much has to do with the slice.
+            if !eager {
+                let here = self.looked_at - before;
+                linked.store(here * FEW > items, Ordering::Relaxed);
             }
-            true
+            more
         });
         self.settle();
+    }
+
+    /// Goes back through some items one by one; whether to go on.
+    fn plainly<'i>(
+        &mut self,
+        view: &View<'_>,
+        items: impl DoubleEndedIterator<Item = &'i Item>,
+        go_on: &dyn Fn(u64) -> bool,
+    ) -> bool {
+        let mut since = 0;
+        for item in items.rev() {
+            self.item(view, item);
+            since = (since + 1) % 1024;
+            if since == 0 && (!go_on(item.step) || self.is_done(item.step)) {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Goes back through a chunk with links: by segments, and one by one between them.
+    fn linked(&mut self, view: &View<'_>, links: &mut Links, go_on: &dyn Fn(u64) -> bool) -> bool {
+        let (first, end) = (links.step, links.end);
+        let (from, to) = self.options.window.unwrap_or((0, u64::MAX));
+        let inside = from <= first && end <= to && end <= self.criterion.step;
+        if !self.started || !inside || self.has_root(first, end) {
+            return self.plainly(view, view.items().iter(), go_on);
+        }
+        links.begin();
+        let segments = std::mem::take(&mut links.segments);
+        let others = std::mem::take(&mut links.others);
+        let mut left = &others[..];
+        for s in segments.iter().rev() {
+            let before = left.partition_point(|o| o.0 < s.first);
+            if !self.plainly(view, left[before..].iter().map(|o| &o.1), go_on) {
+                return false;
+            }
+            left = &left[..before];
+            self.sweep(view, links, s);
+        }
+        let more = self.plainly(view, left.iter().map(|o| &o.1), go_on);
+        (links.segments, links.others) = (segments, others);
+        more && go_on(first) && !self.is_done(first)
     }
 
     /// By address, how often each instruction is in the slice.
@@ -210,7 +268,7 @@ impl<'a, E: Edges> Slicer<'a, E> {
     }
 
     /// The registers of this thread are those at hand.
-    fn turn(&mut self, thread: u32) {
+    pub(crate) fn turn(&mut self, thread: u32) {
         if self.registers[self.now].0 == thread {
             return;
         }
@@ -252,10 +310,7 @@ impl<'a, E: Edges> Slicer<'a, E> {
                 node,
                 id: codes.id(node.pc).unwrap_or(NOBODY),
             },
-            None => Shown {
-                node: OUTSIDE,
-                id: NOBODY,
-            },
+            None => Shown::OUTSIDE,
         };
         if known {
             self.hidden[frame.0 as usize % LATELY] = Some((frame, shown));
@@ -263,11 +318,30 @@ impl<'a, E: Edges> Slicer<'a, E> {
         shown
     }
 
-    /// Goes through the last of these, and perhaps some before it; how many that were.
-    fn last(&mut self, view: &View<'_>, items: &[Item]) -> usize {
-        let item = items.last().expect("there is one left");
+    /// The frame that a jump out of a function at the end of a record has begun, if it has: that in which it
+    /// arrives. `first` is the number that the first call in the record has, `later` the thread and frame of
+    /// the next one.
+    #[inline]
+    pub(crate) fn arrived(
+        &self,
+        view: &View<'_>,
+        (thread, step): (u32, u64),
+        (shape, first): (u32, u32),
+        later: Option<(u32, FrameId)>,
+    ) -> Option<FrameId> {
+        let way = self.codes.way(shape);
+        let last = way.last.filter(|l| l.leaves)?;
+        // Frames are numbered as they begin: one from before was not begun here.
+        let (_, frame) = later.filter(|l| l.0 == thread && l.1.0 >= first)?;
+        let by = view.frame(frame).call;
+        let step = step + u64::from(way.executed) - 1;
+        (by.step == step && by.pc == last.pc).then_some(frame)
+    }
+
+    /// Goes through a record or an event.
+    fn item(&mut self, view: &View<'_>, item: &Item) {
         if item.step >= self.criterion.step {
-            return 1;
+            return;
         }
         let (from, to) = self.options.window.unwrap_or((0, u64::MAX));
         match item.what {
@@ -287,7 +361,7 @@ impl<'a, E: Edges> Slicer<'a, E> {
                 let values = view.values(&record);
                 let end = item.step + executed as u64;
                 if self.started && (end <= from || item.step >= to) {
-                    return 1;
+                    return;
                 }
                 let whole = end <= self.criterion.step;
                 if !self.started {
@@ -295,34 +369,17 @@ impl<'a, E: Edges> Slicer<'a, E> {
                     self.start(view, plan.frame_at(n, item.frame, first_frame));
                 }
                 self.turn(item.thread);
-                // A jump out of a function begins the frame in which it arrives.
                 let later = self.later.replace((item.thread, item.frame));
-                let arrived = later.filter(|(thread, f)| {
-                    // Frames are numbered as they begin: one from before was not begun here.
-                    let begun = f.0 >= first_frame && *thread == item.thread;
-                    begun && executed > 0 && plan.steps[executed - 1].leaves && {
-                        let by = view.frame(*f).call;
-                        by.step == item.step + executed as u64 - 1
-                            && by.pc == plan.steps[executed - 1].pc
-                    }
-                });
-                let arrived = arrived.map(|a| a.1);
+                let of = (record.shape, first_frame);
+                let arrived = self.arrived(view, (item.thread, item.step), of, later);
                 let arrives = arrived.is_some_and(|f| self.asked.about_call(f));
                 if whole
                     && !arrives
                     && !self.interesting(plan, executed, &values, item, first_frame)
                 {
-                    return 1;
+                    return;
                 }
-                let inside = item.step >= from && end <= to && whole;
-                if inside && !arrives && !E::EACH && !self.has_root(item.step, end) {
-                    let done = self.quickly(view, items, from.max(self.last_root(end)));
-                    if done > 0 {
-                        let first = &items[items.len() - done];
-                        self.later = Some((first.thread, first.frame));
-                        return done;
-                    }
-                }
+                self.looked_at += 1;
                 for i in (0..executed).rev() {
                     let step = item.step + i as u64;
                     if step >= self.criterion.step || !(from..to).contains(&step) {
@@ -350,13 +407,6 @@ impl<'a, E: Edges> Slicer<'a, E> {
                 }
             }
         }
-        1
-    }
-
-    /// The step after the last root before `step`.
-    fn last_root(&self, step: u64) -> u64 {
-        let n = self.criterion.roots.partition_point(|r| *r < step);
-        n.checked_sub(1).map_or(0, |n| self.criterion.roots[n] + 1)
     }
 
     /// A quick look: does the record have anything to do with the slice?
@@ -399,7 +449,7 @@ impl<'a, E: Edges> Slicer<'a, E> {
 
     /// One of these steps is a root.
     #[inline]
-    fn has_root(&self, from: u64, to: u64) -> bool {
+    pub(crate) fn has_root(&self, from: u64, to: u64) -> bool {
         let roots = &self.criterion.roots;
         match (roots.first(), roots.last()) {
             (Some(a), Some(b)) if *a < to && from <= *b => {
@@ -439,7 +489,7 @@ impl<'a, E: Edges> Slicer<'a, E> {
     }
 
     /// What might have been written if the branch had gone otherwise.
-    fn omitted(&mut self, s: &Step) -> Rc<[Omission]> {
+    pub(crate) fn omitted(&mut self, s: &Step) -> Rc<[Omission]> {
         match self.omitted.get(s.id as usize) {
             Some(Some(known)) => known.clone(),
             Some(None) => {
@@ -458,14 +508,14 @@ impl<'a, E: Edges> Slicer<'a, E> {
             || self.options.pruned_registers.iter().any(|p| p.overlaps(r))
     }
 
-    fn want_register(&mut self, r: RegRange, by: Shown) {
+    pub(crate) fn want_register(&mut self, r: RegRange, by: Shown) {
         if !self.is_pruned(r) {
             let wants = self.everybody.wants(by.id, by.node, Why::Register(r));
             self.registers().add(r, wants, &mut Each(E::EACH));
         }
     }
 
-    fn want_memory(&mut self, addr: u64, len: u64, by: Shown) {
+    pub(crate) fn want_memory(&mut self, addr: u64, len: u64, by: Shown) {
         let pruned = |&(a, n): &(u64, u64)| addr < a + n && a < addr.wrapping_add(len);
         if len == 0 || self.options.pruned_memory.iter().any(pruned) {
             return;
@@ -475,7 +525,7 @@ impl<'a, E: Edges> Slicer<'a, E> {
     }
 
     /// Those who wanted this depend on `to`.
-    fn edges_from(&mut self, taken: &Taken, to: Shown) {
+    pub(crate) fn edges_from(&mut self, taken: &Taken, to: Shown) {
         for took in taken {
             let wants = took.wants();
             let kind = took.kind(self.everybody.get(wants.who).why);
@@ -483,7 +533,7 @@ impl<'a, E: Edges> Slicer<'a, E> {
         }
     }
 
-    fn edge(&mut self, wants: Wants, kind: Kind, to: Shown) {
+    pub(crate) fn edge(&mut self, wants: Wants, kind: Kind, to: Shown) {
         let pc = self.everybody.get(wants.who).pc;
         let mut times = u64::from(wants.times);
         let node = to.node;
@@ -529,7 +579,7 @@ impl<'a, E: Edges> Slicer<'a, E> {
         });
     }
 
-    fn include(&mut self, real: Node, id: InsnId, shown: Shown, frame: FrameId) {
+    pub(crate) fn include(&mut self, real: Node, id: InsnId, shown: Shown, frame: FrameId) {
         let squashed = shown.node != real;
         self.count(shown, squashed || self.is_squashed(shown));
         self.ask(real.pc, Some(id), shown, frame);
@@ -538,15 +588,6 @@ impl<'a, E: Edges> Slicer<'a, E> {
     /// A call that has been counted for what happened inside of it.
     pub(crate) fn is_squashed(&self, shown: Shown) -> bool {
         !self.squashed.is_empty() && self.squashed.contains(&shown.node)
-    }
-
-    /// The calls among these steps that stand for what happened inside; those after are done with.
-    pub(crate) fn squashed_in(&mut self, from: u64, to: u64) -> impl Iterator<Item = u64> {
-        while self.squashed.last().is_some_and(|n| n.step >= to) {
-            self.squashed.pop_last();
-        }
-        let here = self.squashed.iter().rev();
-        here.take_while(move |n| n.step >= from).map(|n| n.step)
     }
 
     /// The set of branches that decide about the instruction at `pc`.
@@ -678,121 +719,5 @@ fn may_hit(memory: &Memory, spot: &Spot, values: &Values<'_>) -> bool {
     match spot.access.fixed() {
         Some(n) => memory.maybe(spot.address(values), u64::from(n)),
         None => true,
-    }
-}
-
-/// An instruction by itself.
-struct Plainly<'s, 'a, 'v, E> {
-    slicer: &'s mut Slicer<'a, E>,
-    here: Here<'v>,
-    /// Who it is shown as is worked out when it is known to be in the slice.
-    shown: Option<Shown>,
-}
-
-impl<E: Edges> Plainly<'_, '_, '_, E> {
-    fn real(&self) -> Node {
-        Node {
-            step: self.here.step,
-            pc: self.here.insn.pc,
-        }
-    }
-
-    fn shown(&mut self) -> Shown {
-        let (real, here) = (self.real(), &self.here);
-        *self.shown.get_or_insert_with(|| {
-            let id = Some(here.insn.id);
-            self.slicer.shown(here.view, real, id, here.frame)
-        })
-    }
-
-    fn edges(&mut self, answered: &[Wants], kind: Kind) {
-        let to = self.shown();
-        for w in answered {
-            self.slicer.edge(*w, kind, to);
-        }
-    }
-
-    /// Whether the branch might have led to a write of something wanted.
-    fn is_relevant(&mut self, answered: &mut Vec<Wants>) -> bool {
-        let mut relevant = false;
-        for &Omission { local, at, len } in self.slicer.omitted(self.here.insn).iter() {
-            let base = if local { self.here.rbp } else { Some(0) };
-            let Some(base) = base else { continue };
-            let addr = base.wrapping_add(at);
-            answered.clear();
-            self.slicer.memory.peek(addr, len, answered);
-            if !answered.is_empty() {
-                relevant = true;
-                self.edges(answered, Kind::Omitted { addr, len });
-            }
-        }
-        relevant
-    }
-}
-
-impl<E: Edges> State for Plainly<'_, '_, '_, E> {
-    type Wish = Wants;
-
-    fn is_asked(&mut self) -> bool {
-        let (s, slicer) = (self.here.insn, &mut *self.slicer);
-        let mut inside = slicer.has_root(self.here.step, self.here.step + 1);
-        let mut answered = std::mem::take(&mut slicer.answered);
-        answered.clear();
-        if s.may_branch {
-            slicer.asked.branch(self.here.frame, s.pc, &mut answered);
-        }
-        if let Some(callee) = self.here.callee {
-            slicer.asked.call(callee, &mut answered);
-        }
-        if !answered.is_empty() {
-            inside = true;
-            self.edges(&answered, Kind::Control);
-        }
-        if s.may_branch && self.slicer.options.relevant {
-            inside |= self.is_relevant(&mut answered);
-        }
-        self.slicer.answered = answered;
-        inside
-    }
-
-    fn moved(&mut self, condition: Term) -> bool {
-        self.here.values.get(condition) & 1 != 0
-    }
-
-    fn take_register(&mut self, r: RegRange, out: &mut Taken) {
-        self.slicer.registers().take(r, out);
-    }
-
-    fn take_memory(&mut self, at: Piece<'_>, len: u64, _: bool, out: &mut Taken) {
-        self.slicer.memory.take(at.addr, len, out);
-    }
-
-    fn pass_register(&mut self, r: RegRange, took: &Took) {
-        self.slicer.registers().pass(r, took, &mut Each(E::EACH));
-    }
-
-    fn pass_memory(&mut self, at: Piece<'_>, took: &Took) {
-        self.slicer.memory.pass(at.addr, took, Each(E::EACH));
-    }
-
-    fn found(&mut self, taken: &Taken) {
-        let to = self.shown();
-        self.slicer.edges_from(taken, to);
-    }
-
-    fn include(&mut self) {
-        let shown = self.shown();
-        let (real, id, frame) = (self.real(), self.here.insn.id, self.here.frame);
-        self.slicer.include(real, id, shown, frame);
-    }
-
-    fn want_register(&mut self, r: RegRange) {
-        let shown = self.shown();
-        self.slicer.want_register(r, shown);
-    }
-
-    fn want_memory(&mut self, at: Piece<'_>, len: u64) {
-        let shown = self.shown();
-        self.slicer.want_memory(at.addr, len, shown);
     }
 }

@@ -54,8 +54,7 @@ pub(crate) trait State {
     /// A conditional move did move.
     fn moved(&mut self, condition: Term) -> bool;
     fn take_register(&mut self, r: RegRange, out: &mut Taken<Self::Wish>);
-    /// `whole`: it matters who wants it, not only what.
-    fn take_memory(&mut self, at: Piece<'_>, len: u64, whole: bool, out: &mut Taken<Self::Wish>);
+    fn take_memory(&mut self, at: Piece<'_>, len: u64, out: &mut Taken<Self::Wish>);
     /// What was wanted of other bytes is wanted of these.
     fn pass_register(&mut self, r: RegRange, took: &Took<Self::Wish>);
     fn pass_memory(&mut self, at: Piece<'_>, took: &Took<Self::Wish>);
@@ -106,8 +105,7 @@ pub(crate) fn step<S: State>(
             }
             Place::Memory { access, at, len } => {
                 let piece = Piece::of(s, access, u64::from(at), values);
-                let whole = s.keeps && !inside;
-                state.take_memory(piece, u64::from(len), whole, taken);
+                state.take_memory(piece, u64::from(len), taken);
             }
             Place::Whole(access) => {
                 stretches.clear();
@@ -116,7 +114,7 @@ pub(crate) fn step<S: State>(
                 let mut offset = 0;
                 for &(a, len) in stretches.iter() {
                     let from = taken.len();
-                    state.take_memory(piece.at(a), len, false, taken);
+                    state.take_memory(piece.at(a), len, taken);
                     for t in &mut taken[from..] {
                         t.at += offset;
                     }

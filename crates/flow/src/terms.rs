@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::roll::Roll;
 use crate::slice::Slicer;
+use crate::wanted::{Everybody, WhoId};
 
 /// Why one instruction depends on another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -85,8 +86,8 @@ pub struct Merged {
 #[derive(Clone, Copy)]
 struct Tally {
     times: u64,
-    /// Where the latest begins.
-    latest: u64,
+    /// The ends of the latest; of those that begin there, the one that ends latest.
+    latest: (u64, u64),
     /// The one that was found last, which may come again for other bytes.
     last: (u64, u64),
 }
@@ -118,7 +119,7 @@ impl Merged {
         *self.numbers.entry(key).or_insert_with(|| {
             self.tallies.push(Tally {
                 times: 0,
-                latest: 0,
+                latest: (0, 0),
                 last: (u64::MAX, u64::MAX),
             });
             self.edges.push(Edge {
@@ -144,16 +145,48 @@ impl Merged {
             return;
         }
         tally.last = (from, to);
-        if tally.times == 0 || from > tally.latest {
-            tally.latest = from;
+        if tally.times == 0 || (from, to) > tally.latest {
+            tally.latest = (from, to);
             self.edges[number as usize] = edge();
         }
         tally.times += times;
     }
 
+    /// Whether a dependence between these would be the latest.
+    pub(crate) fn is_later(&self, number: u32, ends: (u64, u64)) -> bool {
+        let tally = &self.tallies[number as usize];
+        tally.times == 0 || ends > tally.latest
+    }
+
+    /// Dependences of groups become those of their members.
+    pub(crate) fn split(&mut self, everybody: &Everybody) {
+        let numbers = self.numbers.iter();
+        let all: Vec<(u64, u32)> = numbers.map(|(key, number)| (*key, *number)).collect();
+        for (key, number) in all {
+            let Some(members) = everybody.members((key >> 32) as WhoId) else {
+                continue;
+            };
+            let tally = &mut self.tallies[number as usize];
+            let times = std::mem::take(&mut tally.times);
+            let Edge { from, to, kind } = self.edges[number as usize];
+            for &(i, who) in members.iter().filter(|_| times > 0) {
+                let number = self.number(u64::from(who) << 32 | key & 0xffff_ffff);
+                let from = Node {
+                    step: from.step + u64::from(i),
+                    pc: everybody.get(who).pc,
+                };
+                let ends = (from.step, to.step);
+                self.tallies[number as usize].last = (u64::MAX, u64::MAX);
+                self.add_one(number, ends, times, || Edge { from, to, kind });
+            }
+        }
+    }
+
     /// The same dependence again so many times, earlier.
     pub(crate) fn again(&mut self, number: u32, times: u64) {
-        self.tallies[number as usize].times += times;
+        if times > 0 {
+            self.tallies[number as usize].times += times;
+        }
     }
 }
 
@@ -223,10 +256,8 @@ pub struct Options {
     pub pruned_memory: Vec<(u64, u64)>,
     /// Only what was executed between these steps is looked at.
     pub window: Option<(u64, u64)>,
-    /// Each instruction is looked at by itself, also where the same was seen before. That takes longer
-    /// and finds the same.
-    pub plain: bool,
-    /// What was seen twice counts as seen often, which takes longer and finds the same.
+    /// The walk goes by links from the beginning, also where little has to do with the slice. That takes longer and
+    /// finds the same.
     pub eager: bool,
 }
 

@@ -1,7 +1,10 @@
 //! What a backward walk still looks for: who wants which bytes. Of registers here, of memory in
 //! [`crate::memory`].
 
+use std::rc::Rc;
+
 use image::effects::RegRange;
+use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use crate::codes::InsnId;
@@ -34,7 +37,13 @@ pub(crate) struct Everybody {
     numbers: Vec<SmallVec<[(u32, WhoId); 2]>>,
     /// The same for all that is outside.
     nobody: SmallVec<[(u32, WhoId); 2]>,
+    /// Instructions of a record that ask the same, each with its place in the record.
+    groups: FxHashMap<WhoId, Rc<[(u8, WhoId)]>>,
+    by_members: FxHashMap<Rc<[(u8, WhoId)]>, WhoId>,
 }
+
+/// A group has no address.
+pub(crate) const GROUP: u64 = u64::MAX;
 
 impl Everybody {
     fn number(&mut self, id: InsnId, who: Who) -> WhoId {
@@ -67,6 +76,27 @@ impl Everybody {
     pub(crate) fn wants(&mut self, id: InsnId, node: Node, why: Why) -> Wants {
         let who = self.number(id, Who { pc: node.pc, why });
         Wants::one(who, node.step)
+    }
+
+    /// Some instructions of a record, as one that is executed where the record begins.
+    pub(crate) fn group(&mut self, members: Vec<(u8, WhoId)>) -> WhoId {
+        let members: Rc<[(u8, WhoId)]> = members.into();
+        if let Some(known) = self.by_members.get(&members) {
+            return *known;
+        }
+        let number = (self.list.len() as WhoId) << 1;
+        self.list.push(Who {
+            pc: GROUP,
+            why: Why::Control,
+        });
+        self.groups.insert(number, members.clone());
+        self.by_members.insert(members, number);
+        number
+    }
+
+    /// The members of a group.
+    pub(crate) fn members(&self, who: WhoId) -> Option<Rc<[(u8, WhoId)]>> {
+        self.groups.get(&who).cloned()
     }
 
     pub(crate) fn get(&self, who: WhoId) -> Who {
@@ -277,14 +307,11 @@ pub(crate) fn spread<W: Wish>(took: &Took<W>, addr: u64, mut f: impl FnMut(u64, 
 #[derive(Clone)]
 pub(crate) struct Registers<W = Wants> {
     pub(crate) cells: Vec<Cell<W>>,
-    /// For each cell a number for who wants what of it; [`UNKNOWN`] where it has changed since.
-    pub(crate) codes: Vec<u64>,
     pub(crate) mask: Mask,
 }
 
 /// Cells of registers.
 pub(crate) const CELLS: usize = (image::effects::SIZE as usize).div_ceil(8);
-pub(crate) const UNKNOWN: u64 = u64::MAX;
 
 /// Of the summary, the bit for a few registers that are seldom wanted.
 const REST: usize = 17;
@@ -302,7 +329,6 @@ impl<W: Wish> Registers<W> {
     pub(crate) fn new() -> Self {
         Registers {
             cells: vec![Cell::new(); CELLS],
-            codes: vec![0; CELLS],
             mask: 0,
         }
     }
@@ -310,9 +336,7 @@ impl<W: Wish> Registers<W> {
     /// Puts an entry into one of the cells.
     #[inline]
     pub(crate) fn put(&mut self, n: u64, entry: Entry<W>, joins: &mut impl Joins<W>) {
-        if put(&mut self.cells[n as usize], entry, joins) {
-            self.codes[n as usize] = UNKNOWN;
-        }
+        put(&mut self.cells[n as usize], entry, joins);
     }
 
     pub(crate) fn add(&mut self, r: RegRange, wants: W, joins: &mut impl Joins<W>) {
@@ -339,7 +363,6 @@ impl<W: Wish> Registers<W> {
             if !cell.is_empty() {
                 let at = (n * 8) as i64 - addr as i64;
                 take(cell, bytes, at, out);
-                self.codes[n as usize] = UNKNOWN;
             }
         }
         self.summarise(usize::from(r.at / 8));
@@ -356,18 +379,11 @@ impl<W: Wish> Registers<W> {
         }
     }
 
-    /// The same where something is wanted of the cell.
-    #[inline]
-    pub(crate) fn summarise_wanted(&mut self, cell: usize) {
-        self.mask |= 1 << register_of(cell).0;
-    }
-
     /// Adds what another has.
     pub(crate) fn join(&mut self, other: Registers<W>) {
         for (mine, theirs) in self.cells.iter_mut().zip(other.cells) {
             mine.extend(theirs);
         }
-        self.codes.fill(UNKNOWN);
         self.mask |= other.mask;
     }
 
