@@ -153,9 +153,9 @@ impl Traced {
         let steps = meta.figures.as_ref().map(|f| f.steps);
         // A tape that is damaged, or of another version, is made again.
         let saved = folder.join(TAPE);
-        let known = Roll::open(&saved).ok();
         let plain = changes.is_empty() && until.is_none();
-        let known = known.filter(|r| Some(r.end_step()) == steps && plain);
+        let known = plain.then(|| Roll::open(&saved).ok()).flatten();
+        let known = known.filter(|r| Some(r.end_step()) == steps);
         if known.is_none() {
             let roll = Roll::new(Codes::default());
             replay.tape(Box::new(roll)).map_err(wrong)?;

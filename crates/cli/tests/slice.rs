@@ -232,6 +232,11 @@ int main(void) {
     fs::write(&tape, &whole[..whole.len() / 2]).unwrap();
     assert_eq!(ask(), first, "with half of the tape");
     assert_eq!(fs::read(&tape).unwrap().len(), whole.len(), "made again");
+    let mut wrong = whole.clone();
+    wrong[whole.len() / 4] ^= 1;
+    fs::write(&tape, &wrong).unwrap();
+    assert_eq!(ask(), first, "with a wrong byte among the records");
+    assert_ne!(fs::read(&tape).unwrap(), wrong, "made again");
 }
 
 /// A call that the compiler put in line belongs to the statement as any other.

@@ -1,7 +1,8 @@
 //! From the source to addresses: where to stop for a line or a function.
 //!
-//! Only the file lists of all units are looked at to find a line; the line tables are run for the
-//! units that name the file. Functions are found in the symbol table, which has them all unless
+//! To find a line, only modules whose line tables have the name of its file somewhere are looked
+//! at, and there the file lists of all units; the line tables are run for the units that name the
+//! file. Functions are found in the symbol table, which has them all unless
 //! the program was stripped; only then are all units searched.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,7 +22,8 @@ impl Program {
         let mut by_file: BTreeMap<PathBuf, (u32, BTreeSet<u64>)> = BTreeMap::new();
         for module in self.all_modules() {
             let contents = &module.contents;
-            let (Some(elf), Some(debug)) = (contents.elf(), contents.debug()) else {
+            let (Some(elf), Some(debug)) = (contents.elf(), contents.debug_with(Path::new(file)))
+            else {
                 continue;
             };
             for unit in debug.units() {
@@ -94,7 +96,7 @@ impl Program {
         let mut out: BTreeMap<u32, BTreeSet<u64>> = BTreeMap::new();
         for module in self.all_modules() {
             let contents = &module.contents;
-            let (Some(elf), Some(debug)) = (contents.elf(), contents.debug()) else {
+            let (Some(elf), Some(debug)) = (contents.elf(), contents.debug_with(file)) else {
                 continue;
             };
             for unit in debug.units() {

@@ -50,7 +50,7 @@ impl Die<'_> {
 }
 
 impl Debug {
-    /// Reads the headers of all units. `elf` is the file with the debug sections; `program` is
+    /// Reads the headers and the first entries of all units. `elf` is the file with the debug sections; `program` is
     /// the file whose segments say which addresses are code.
     pub(crate) fn read(elf: &Elf, program: &Elf, warnings: &Warnings) -> Debug {
         let dwarf = Arc::new(dwarf_of(elf, warnings));
@@ -59,8 +59,8 @@ impl Debug {
         let mut headers = dwarf.units();
         loop {
             match headers.next() {
-                Ok(Some(header)) => match dwarf.unit(header) {
-                    Ok(unit) => units.push(Unit::new(unit, dwarf.clone())),
+                Ok(Some(header)) => match Unit::read(header, &dwarf) {
+                    Ok(unit) => units.push(unit),
                     Err(error) => warnings.add(damaged(error)),
                 },
                 Ok(None) => break,
@@ -72,9 +72,7 @@ impl Debug {
         }
         let mut old_style = dwarf.type_units();
         while let Ok(Some(header)) = old_style.next() {
-            if let Ok(unit) = dwarf.unit(header) {
-                units.push(Unit::new(unit, dwarf.clone()));
-            }
+            units.extend(Unit::read(header, &dwarf));
         }
         let mut ranges = Vec::new();
         for (index, unit) in units.iter().enumerate() {
@@ -149,19 +147,19 @@ impl Debug {
                     return Some(Die { unit: from, offset });
                 }
                 let after = self.units.partition_point(|u| {
-                    u.main
+                    u.head
                         .header
                         .debug_info_offset()
                         .is_some_and(|o| o.0 <= target.0)
                 });
                 let unit = &self.units[after.checked_sub(1)?];
-                let offset = target.to_unit_offset(&unit.main.header)?;
-                let unit = unit.main.unit_ref(&self.dwarf);
+                let offset = target.to_unit_offset(&unit.head.header)?;
+                let unit = unit.main();
                 Some(Die { unit, offset })
             }
             Value::DebugTypesRef(signature) => {
                 let (index, offset) = *self.type_units().get(&signature.0)?;
-                let unit = self.units[index].main.unit_ref(&self.dwarf);
+                let unit = self.units[index].main();
                 Some(Die { unit, offset })
             }
             _ => None,
@@ -200,7 +198,7 @@ impl Debug {
             self.units
                 .iter()
                 .enumerate()
-                .filter_map(|(index, unit)| match unit.main.header.type_() {
+                .filter_map(|(index, unit)| match unit.head.header.type_() {
                     gimli::UnitType::Type {
                         type_signature,
                         type_offset,
@@ -344,8 +342,8 @@ fn enclosing(die: Die<'_>) -> Result<Vec<String>, gimli::Error> {
 }
 
 fn unit_ranges(unit: &Unit, program: &Elf, warnings: &Warnings) -> Vec<(u64, u64)> {
-    let reference = unit.main.unit_ref(&unit.dwarf);
-    let root = unit.main.entry(unit.main.header.root_offset());
+    let reference = unit.head.unit_ref(&unit.dwarf);
+    let root = unit.head.entry(unit.head.header.root_offset());
     let Ok(root) = root else {
         return Vec::new();
     };

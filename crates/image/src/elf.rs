@@ -4,16 +4,18 @@
 //! that is absent, compressed with an absurd size, or beyond the end of a truncated file comes
 //! back empty, with the reason recorded, so that what is left of the file can still be used.
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::io::Read as _;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 
+use flate2::{Decompress, FlushDecompress, Status};
 use gimli::LittleEndian;
 use object::elf;
 use object::read::elf::{ElfFile64, FileHeader, ProgramHeader};
-use object::{CompressionFormat, Object, ObjectSection};
+use object::{CompressedData, CompressionFormat, Object, ObjectSection};
 
 use crate::error::Error;
 
@@ -22,6 +24,9 @@ pub(crate) type Bytes = gimli::EndianArcSlice<LittleEndian>;
 
 /// Deflate cannot expand by more than this factor, so a larger claim is damage.
 const LARGEST_EXPANSION: u64 = 1032;
+
+/// Debug information seldom shrinks by more than this factor.
+const LIKELY_EXPANSION: u64 = 32;
 
 /// Program headers lie within the first pages of any file a linker wrote.
 const HEADER_PREFIX: u64 = 64 * 1024;
@@ -81,6 +86,8 @@ pub(crate) struct Elf {
     data: Arc<[u8]>,
     pub(crate) segments: Vec<Segment>,
     pub(crate) sections: Vec<Section>,
+    /// Sections that were compressed, by name: the line tables are looked at before all the rest.
+    expanded: Mutex<HashMap<String, Bytes>>,
 }
 
 impl Elf {
@@ -116,6 +123,7 @@ impl Elf {
             data,
             segments,
             sections,
+            expanded: Mutex::default(),
         })
     }
 
@@ -178,10 +186,13 @@ impl Elf {
                 compressed.uncompressed_size
             )));
         }
-        let data = compressed
-            .decompress()
-            .map_err(|e| damaged(e.to_string()))?;
-        Ok(Some(Bytes::new(Arc::from(&*data), LittleEndian)))
+        let mut known = self.expanded.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(bytes) = known.get(name) {
+            return Ok(Some(bytes.clone()));
+        }
+        let bytes = Bytes::new(expand(&compressed).map_err(damaged)?, LittleEndian);
+        known.insert(name.to_owned(), bytes.clone());
+        Ok(Some(bytes))
     }
 
     /// Bytes of the file by offset.
@@ -242,6 +253,29 @@ impl Elf {
         self.segments
             .iter()
             .any(|s| s.executable && s.contains(vaddr))
+    }
+}
+
+/// Decompresses a section. What `zlib` has packed goes straight to where it stays: the debug
+/// information of a system's library has megabytes of it, and a copy of them costs their pages
+/// once more. That place has to be there in advance, so a size that is not likely to be true has
+/// to prove itself first.
+fn expand(section: &CompressedData<'_>) -> Result<Arc<[u8]>, String> {
+    let likely = (section.data.len() as u64).saturating_mul(LIKELY_EXPANSION);
+    if section.format != CompressionFormat::Zlib || section.uncompressed_size > likely {
+        let data = section.decompress().map_err(|e| e.to_string())?;
+        return Ok(Arc::from(&*data));
+    }
+    let size = usize::try_from(section.uncompressed_size).map_err(|e| e.to_string())?;
+    let mut out: Arc<[u8]> = std::iter::repeat_n(0, size).collect();
+    let place = Arc::get_mut(&mut out).expect("nobody else has it yet");
+    let mut stream = Decompress::new(true);
+    let end = stream
+        .decompress(section.data, place, FlushDecompress::Finish)
+        .map_err(|e| e.to_string())?;
+    match end == Status::StreamEnd && stream.total_out() == size as u64 {
+        true => Ok(out),
+        false => Err("it does not have the length that it says".to_owned()),
     }
 }
 

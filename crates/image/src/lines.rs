@@ -7,7 +7,9 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::elf::{Bytes, Elf};
+use gimli::Reader as _;
+
+use crate::elf::{Bytes, Elf, Warnings};
 use crate::separate::text;
 
 /// One row: from this address on, until the next row, code belongs to this line.
@@ -201,6 +203,63 @@ impl Files {
     }
 }
 
+/// Whether the line tables of a file can name a source file at all, from their bytes alone.
+///
+/// Most questions about a line concern one file of a program and none of its libraries, whose
+/// debug information may take longer to read than all else that there is to do. The names are in
+/// the tables themselves, or in the strings that exist for them; a table that has them in other
+/// places makes the answer yes.
+pub(crate) struct Names {
+    tables: Bytes,
+    strings: Bytes,
+    elsewhere: bool,
+}
+
+impl Names {
+    pub(crate) fn read(elf: &Elf, warnings: &Warnings) -> Names {
+        let contents = |section: gimli::SectionId| elf.contents(section.name(), warnings);
+        let tables = contents(gimli::SectionId::DebugLine);
+        Names {
+            elsewhere: !names_are_beside(&tables).unwrap_or(false),
+            strings: contents(gimli::SectionId::DebugLineStr),
+            tables,
+        }
+    }
+
+    pub(crate) fn may_have(&self, file: &Path) -> bool {
+        let Some(name) = file.file_name() else {
+            return true;
+        };
+        let name = memchr::memmem::Finder::new(name.as_encoded_bytes());
+        let found = |bytes: &Bytes| name.find(bytes.bytes()).is_some();
+        self.elsewhere || found(&self.strings) || found(&self.tables)
+    }
+}
+
+/// Whether all tables have the names of their files in themselves or in the strings for them.
+/// Nothing if that cannot be made out.
+fn names_are_beside(tables: &Bytes) -> Option<bool> {
+    let section = gimli::DebugLine::from(tables.clone());
+    let mut at = 0;
+    while at < tables.len() {
+        let program = section.program(gimli::DebugLineOffset(at), 8, None, None);
+        let program = program.ok()?;
+        let header = program.header();
+        // Before version 5 there is no other place.
+        let formats = header.file_name_entry_format().iter();
+        let beside = header.version() < 5
+            || formats
+                .filter(|f| f.content_type == gimli::DW_LNCT_path)
+                .all(|f| [gimli::DW_FORM_string, gimli::DW_FORM_line_strp].contains(&f.form));
+        if !beside {
+            return Some(false);
+        }
+        let word = header.encoding().format.initial_length_size();
+        at += usize::from(word) + header.unit_length();
+    }
+    Some(true)
+}
+
 /// Drops `.` and resolves `..` by text alone: the source tree may not exist here.
 fn plain(path: &Path) -> PathBuf {
     let mut out = PathBuf::new();
@@ -214,4 +273,65 @@ fn plain(path: &Path) -> PathBuf {
         }
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    /// A table of version 5 that has no code, one file, and its name in a certain form.
+    fn table(form: gimli::DwForm, name: &[u8]) -> Bytes {
+        // Sizes of addresses and selectors.
+        let mut rest = vec![5, 0, 8, 0];
+        let mut header = vec![1, 1, 1, 0, 1, 1];
+        // No directories; one file. Both have a path and nothing else.
+        let path = gimli::DW_LNCT_path.0 as u8;
+        header.extend([1, path, gimli::DW_FORM_string.0 as u8, 0]);
+        header.extend([1, path, form.0 as u8, 1]);
+        header.extend(name);
+        rest.extend((header.len() as u32).to_le_bytes());
+        rest.extend(header);
+        let mut out = (rest.len() as u32).to_le_bytes().to_vec();
+        out.extend(rest);
+        Bytes::new(Arc::from(out), gimli::LittleEndian)
+    }
+
+    #[track_caller]
+    fn check(tables: Bytes, strings: &[u8], yes: &[&str], no: &[&str]) {
+        let names = Names {
+            elsewhere: !names_are_beside(&tables).unwrap_or(false),
+            tables,
+            strings: Bytes::new(Arc::from(strings), gimli::LittleEndian),
+        };
+        let may_have = |file: &&&str| names.may_have(Path::new(file));
+        assert_eq!(yes.iter().filter(may_have).count(), yes.len());
+        assert_eq!(no.iter().filter(may_have).count(), 0);
+    }
+
+    #[test]
+    fn names_within_tables() {
+        let table = table(gimli::DW_FORM_string, b"some.c\0");
+        check(table, b"", &["some.c", "src/some.c"], &["other.c"]);
+    }
+
+    #[test]
+    fn names_in_the_strings_of_tables() {
+        let table = table(gimli::DW_FORM_line_strp, &[0; 4]);
+        check(table, b"some.c\0", &["some.c"], &["other.c"]);
+    }
+
+    #[test]
+    fn names_in_other_places_may_be_any() {
+        let table = table(gimli::DW_FORM_strp, &[0; 4]);
+        check(table, b"", &["some.c", "other.c"], &[]);
+    }
+
+    #[test]
+    fn a_damaged_table_may_have_any_name() {
+        let whole = table(gimli::DW_FORM_string, b"some.c\0");
+        let cut = whole.range(0..whole.len() - 4);
+        check(cut, b"", &["some.c", "other.c"], &[]);
+    }
 }

@@ -4,12 +4,13 @@
 //! place is the load bias, the difference between an address in the guest (`pc`) and the address
 //! the file speaks of (`vaddr`).
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use crate::cfi::Cfi;
 use crate::debug::Debug;
 use crate::elf::{Elf, Section, Warnings};
+use crate::lines::Names;
 use crate::separate;
 use crate::symbols::{Found, Symbols};
 
@@ -23,6 +24,7 @@ pub(crate) struct Contents {
     elf: OnceLock<Option<Elf>>,
     debug_file: OnceLock<Option<Elf>>,
     symbols: OnceLock<Symbols>,
+    names: OnceLock<Option<Names>>,
     debug: OnceLock<Option<Debug>>,
     cfi: OnceLock<Option<Cfi>>,
 }
@@ -37,6 +39,7 @@ impl Contents {
             elf: OnceLock::new(),
             debug_file: OnceLock::new(),
             symbols: OnceLock::new(),
+            names: OnceLock::new(),
             debug: OnceLock::new(),
             cfi: OnceLock::new(),
         }
@@ -84,6 +87,17 @@ impl Contents {
             (!debug.is_empty()).then_some(debug)
         });
         debug.as_ref()
+    }
+
+    /// The debug information, if its line tables can have lines of a source file.
+    pub(crate) fn debug_with(&self, file: &Path) -> Option<&Debug> {
+        let names = self.names.get_or_init(|| {
+            let program = self.elf()?;
+            let elf = self.debug_file().unwrap_or(program);
+            Some(Names::read(elf, &self.warnings))
+        });
+        let may_have = names.as_ref()?.may_have(file);
+        may_have.then(|| self.debug()).flatten()
     }
 
     pub(crate) fn cfi(&self) -> Option<&Cfi> {

@@ -1,12 +1,14 @@
 //! One compilation unit, read as questions reach it.
 //!
-//! A program has thousands of units and a crash touches a handful, so a unit holds only its
-//! parsed header until it is asked for its lines or its functions.
+//! A program has thousands of units and a crash touches a handful, so a unit holds only what its
+//! header and its first entry say until it is asked for its lines or its functions. What its other
+//! entries look like is in a list of abbreviations, which takes longest to read of all; of that
+//! only the abbreviation of the first entry is read in advance.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use gimli::UnitRef;
+use gimli::{Reader as _, Section as _, UnitRef};
 
 use crate::elf::{Bytes, Elf, Warnings};
 use crate::lines::{Files, Lines};
@@ -28,8 +30,9 @@ pub(crate) struct FunctionRange {
 }
 
 pub(crate) struct Unit {
-    /// The unit in the program itself: a skeleton if the entries were split off.
-    pub(crate) main: gimli::Unit<Bytes>,
+    /// What the first entry says; no other can be read with it.
+    pub(crate) head: gimli::Unit<Bytes>,
+    main: OnceLock<Option<gimli::Unit<Bytes>>>,
     pub(crate) dwarf: Arc<Dwarf>,
     split: OnceLock<Option<Split>>,
     lines: OnceLock<Lines>,
@@ -39,27 +42,46 @@ pub(crate) struct Unit {
 }
 
 impl Unit {
-    pub(crate) fn new(main: gimli::Unit<Bytes>, dwarf: Arc<Dwarf>) -> Unit {
-        Unit {
-            main,
-            dwarf,
+    /// Reads the first entry.
+    pub(crate) fn read(
+        header: gimli::UnitHeader<Bytes>,
+        dwarf: &Arc<Dwarf>,
+    ) -> Result<Unit, gimli::Error> {
+        let first = match first_abbreviation(&header, dwarf) {
+            Ok(first) => Arc::new(first),
+            Err(_) => dwarf.abbreviations(&header)?,
+        };
+        let head = gimli::Unit::new_with_abbreviations(dwarf, header, first)?;
+        Ok(Unit {
+            head,
+            main: OnceLock::new(),
+            dwarf: dwarf.clone(),
             split: OnceLock::new(),
             lines: OnceLock::new(),
             files: OnceLock::new(),
             functions: OnceLock::new(),
             scopes: Mutex::default(),
-        }
+        })
+    }
+
+    /// The unit in the program itself: a skeleton if the entries were split off.
+    pub(crate) fn main(&self) -> UnitRef<'_, Bytes> {
+        let main = self
+            .main
+            .get_or_init(|| self.dwarf.unit(self.head.header.clone()).ok());
+        // Where the abbreviations are damaged, reading another entry than the first will say so.
+        main.as_ref().unwrap_or(&self.head).unit_ref(&self.dwarf)
     }
 
     /// The unit whose entries describe functions and variables.
     pub(crate) fn entries(&self, elf: &Elf, warnings: &Warnings) -> UnitRef<'_, Bytes> {
         let split = self.split.get_or_init(|| {
-            self.main.dwo_id?;
-            split_unit(&self.main, &self.dwarf, &elf.path, warnings)
+            self.head.dwo_id?;
+            split_unit(&self.head, &self.dwarf, &elf.path, warnings)
         });
         match split {
             Some(split) => split.unit.unit_ref(&split.dwarf),
-            None => self.main.unit_ref(&self.dwarf),
+            None => self.main(),
         }
     }
 
@@ -74,7 +96,7 @@ impl Unit {
 
     pub(crate) fn lines(&self, elf: &Elf, warnings: &Warnings) -> &Lines {
         self.lines.get_or_init(|| {
-            let (lines, error) = Lines::read(&self.main, elf);
+            let (lines, error) = Lines::read(&self.head, elf);
             if let Some(error) = error {
                 warnings.add(elf.damaged("a line table", error));
             }
@@ -84,7 +106,7 @@ impl Unit {
 
     pub(crate) fn files(&self) -> &Files {
         self.files
-            .get_or_init(|| Files::read(&self.dwarf, &self.main))
+            .get_or_init(|| Files::read(&self.dwarf, &self.head))
     }
 
     /// The functions with code, sorted by address.
@@ -113,6 +135,42 @@ impl Unit {
             .take(8)
             .find(|f| vaddr < f.end)
             .copied()
+    }
+}
+
+/// The list of abbreviations of a unit, with none but that of its first entry.
+fn first_abbreviation(
+    header: &gimli::UnitHeader<Bytes>,
+    dwarf: &Dwarf,
+) -> Result<gimli::Abbreviations, gimli::Error> {
+    let code = header.range_from(header.root_offset()..)?.read_uleb128()?;
+    let mut list = dwarf.debug_abbrev.reader().clone();
+    list.skip(header.debug_abbrev_offset().0)?;
+    loop {
+        let begin = list.clone();
+        let found = list.read_uleb128()?;
+        if found == 0 {
+            return Err(gimli::Error::InvalidAbbreviationCode(code));
+        }
+        // The tag, and whether it has children.
+        list.skip_leb128()?;
+        list.skip(1)?;
+        loop {
+            let attribute = list.read_uleb128()?;
+            let form = list.read_uleb128()?;
+            if form == u64::from(gimli::DW_FORM_implicit_const.0) {
+                list.skip_leb128()?;
+            }
+            if (attribute, form) == (0, 0) {
+                break;
+            }
+        }
+        if found == code {
+            let mut alone = begin.bytes()[..begin.len() - list.len()].to_vec();
+            alone.push(0);
+            let alone = gimli::DebugAbbrev::new(&alone, gimli::LittleEndian);
+            return alone.abbreviations(gimli::DebugAbbrevOffset(0));
+        }
     }
 }
 

@@ -233,6 +233,26 @@ fn lines_have_the_addresses_of_the_line_table() {
     }
 }
 
+/// Of a file whose line tables do not name the source file nothing else is read. That shows in
+/// what is wrong with it, which nobody has noticed then.
+#[test]
+fn files_that_cannot_have_a_line_are_left_alone() {
+    let directory = directory("left_alone");
+    for (index, flags) in ["-g", "-g -gdwarf-4", "-g -gz"].iter().enumerate() {
+        let flags: Vec<&str> = flags.split_whitespace().collect();
+        let program = compile(&directory, &format!("p{index}"), SOURCE, &flags);
+        let path = program.display().to_string();
+        std::fs::write(directory.join("info"), [0xff; 64]).unwrap();
+        let change = ["--update-section", ".debug_info=info", &path];
+        run("objcopy", &change, &directory);
+        let image = mapped(&program, 0x5550_0000_0000);
+        assert_eq!(image.addresses_of_line("other.c", 3), []);
+        assert_eq!(image.warnings(), Vec::<String>::new(), "{flags:?}");
+        assert_eq!(image.addresses_of_line(&format!("p{index}.c"), 3), []);
+        assert!(!image.warnings().is_empty(), "{flags:?}");
+    }
+}
+
 /// gdb's breakpoint on a function stands where we say its prologue ends.
 #[test]
 fn prologues_end_where_gdb_breaks() {
