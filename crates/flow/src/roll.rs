@@ -8,9 +8,8 @@
 //! only those that are open where a chunk ends; the others are found again when it is unrolled.
 
 use std::borrow::Cow;
-use std::cell::{OnceCell, RefCell};
+use std::cell::{Cell, OnceCell};
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{channel, sync_channel};
 
 use rustc_hash::FxHashMap;
@@ -22,13 +21,16 @@ use crate::hits::{Hits, event_pc};
 use crate::links::{Linker, Links};
 use crate::plan::Values;
 use crate::reader::{Frame, FrameId, Frames, Reader};
-use crate::saved::Saved;
+use crate::saved::{Saved, unpack};
 use crate::terms::Node;
 
 /// Events of a full chunk.
 const MANY_EVENTS: usize = 16 << 10;
 /// Of the compression.
 const LEVEL: i32 = 1;
+/// Chunks that may be unrolled before the first of them has been gone through: one that is, one that waits, one that is being
+/// unrolled.
+const AHEAD: usize = 3;
 
 /// How a roll is cut, in bytes of records.
 #[derive(Clone, Copy, Debug)]
@@ -94,22 +96,6 @@ impl Records {
             }
         }
     }
-}
-
-thread_local! {
-    /// Making one takes as long as unpacking a chunk.
-    static UNPACKER: RefCell<Option<zstd::bulk::Decompressor<'static>>> = const { RefCell::new(None) };
-}
-
-/// Unpacks what was compressed, of which the length is known.
-pub(crate) fn unpack(bytes: &[u8], len: usize) -> std::io::Result<Vec<u8>> {
-    UNPACKER.with_borrow_mut(|unpacker| {
-        if unpacker.is_none() {
-            *unpacker = Some(zstd::bulk::Decompressor::new()?);
-        }
-        let unpacker = unpacker.as_mut().expect("it was made");
-        unpacker.decompress(bytes, len)
-    })
 }
 
 /// One record or event, as the walk gives it.
@@ -202,6 +188,11 @@ impl View<'_> {
 
     pub fn codes(&self) -> &Codes {
         &self.roll.codes
+    }
+
+    /// The step at which the chunk begins.
+    pub(crate) fn first_step(&self) -> u64 {
+        self.chunk.start.step
     }
 
     pub fn event(&self, n: u32) -> &Event {
@@ -543,7 +534,7 @@ impl Roll {
     fn visit_linked(
         &self,
         chunks: impl ExactSizeIterator<Item = usize> + Send,
-        linked: Option<&AtomicBool>,
+        linked: Option<&Cell<bool>>,
         mut f: impl FnMut(&View<'_>, Option<&mut Links>) -> bool,
     ) {
         let mut show = |n: usize, unrolled: &mut Unrolled<'_>| {
@@ -559,16 +550,16 @@ impl Roll {
             }
             more
         };
+        let links = || linked.is_some_and(|l| l.get());
         let mut linker: Option<Linker<'_>> = None;
-        let mut unroll = move |n: usize, room| {
-            let links = linked.is_some_and(|l| l.load(Ordering::Relaxed));
+        let mut unroll = move |n: usize, links: bool, room| {
             let linker = links.then(|| linker.get_or_insert_with(|| Linker::new(&self.codes)));
             self.unroll(n, linker, room)
         };
         if chunks.len() < 3 {
             let mut room = Unrolled::default();
             for n in chunks {
-                room = unroll(n, room);
+                room = unroll(n, links(), room);
                 if !show(n, &mut room) {
                     return;
                 }
@@ -578,10 +569,16 @@ impl Roll {
         std::thread::scope(|s| {
             let (send, receive) = sync_channel(1);
             let (give_back, used) = channel();
+            let mut wanted = links();
             s.spawn(move || {
-                for n in chunks {
-                    let room = used.try_recv().unwrap_or_default();
-                    if send.send((n, unroll(n, room))).is_err() {
+                for (i, n) in chunks.enumerate() {
+                    let mut room = Unrolled::default();
+                    if i >= AHEAD {
+                        // Whether there are links is decided by a certain chunk, not by which comes first.
+                        let Ok(back) = used.recv() else { return };
+                        (room, wanted) = back;
+                    }
+                    if send.send((n, unroll(n, wanted, room))).is_err() {
                         return;
                     }
                 }
@@ -591,7 +588,7 @@ impl Roll {
                     return;
                 }
                 // The other may be at its end.
-                let _ = give_back.send(unrolled);
+                let _ = give_back.send((unrolled, links()));
             }
         });
     }
@@ -639,7 +636,7 @@ impl Roll {
     pub(crate) fn chunks_from(
         &self,
         step: u64,
-        linked: Option<&AtomicBool>,
+        linked: Option<&Cell<bool>>,
         f: impl FnMut(&View<'_>, Option<&mut Links>) -> bool,
     ) {
         let end = self.chunks.partition_point(|c| c.start.step < step);

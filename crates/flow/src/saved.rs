@@ -10,6 +10,7 @@
 //! The index is read as a whole; of the records a chunk at a time, when it is looked at. Integers
 //! are little-endian.
 
+use std::cell::RefCell;
 use std::fmt;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -23,7 +24,7 @@ use tape::{Code, Event, Shape, Term};
 
 use crate::codes::Codes;
 use crate::reader::{Frame, FrameId, Reader};
-use crate::roll::{Chunk, Records, Roll, unpack};
+use crate::roll::{Chunk, Records, Roll};
 
 const MAGIC: &[u8; 15] = b"wherefore tape\n";
 const VERSION: u32 = 1;
@@ -87,6 +88,22 @@ impl Saved {
             .expect("the tape is still there");
         unpack(&packed, self.place.len as usize).expect("the tape is as it was when it was opened")
     }
+}
+
+thread_local! {
+    /// Making one takes as long as unpacking a chunk.
+    static UNPACKER: RefCell<Option<zstd::bulk::Decompressor<'static>>> = const { RefCell::new(None) };
+}
+
+/// Unpacks what was compressed, of which the length is known.
+pub(crate) fn unpack(bytes: &[u8], len: usize) -> std::io::Result<Vec<u8>> {
+    UNPACKER.with_borrow_mut(|unpacker| {
+        if unpacker.is_none() {
+            *unpacker = Some(zstd::bulk::Decompressor::new()?);
+        }
+        let unpacker = unpacker.as_mut().expect("it was made");
+        unpacker.decompress(bytes, len)
+    })
 }
 
 #[derive(Serialize, Deserialize)]

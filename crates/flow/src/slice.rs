@@ -17,9 +17,9 @@
 //!
 //! Where a slice is dense, the walk goes by links that were found in advance ([`crate::sweep`]).
 
+use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use image::effects::{self, RegRange};
 use rustc_hash::FxHashMap;
@@ -169,7 +169,7 @@ impl<'a, E: Edges> Slicer<'a, E> {
         let pruned = !options.pruned_memory.is_empty() || !options.pruned_registers.is_empty();
         let may_link = !(E::EACH || options.relevant || pruned);
         let eager = options.eager;
-        let linked = AtomicBool::new(may_link && eager);
+        let linked = Cell::new(may_link && eager);
         let step = self.criterion.step;
         roll.chunks_from(step, may_link.then_some(&linked), |view, links| {
             let before = self.looked_at;
@@ -184,10 +184,13 @@ impl<'a, E: Edges> Slicer<'a, E> {
                     (self.plainly(view, items.iter(), go_on), items.len())
                 }
             };
+            // Calls that have been reached need not be remembered.
+            let step = view.first_step();
+            self.squashed.split_off(&Node { step, pc: 0 });
             // Links are worth while where much has to do with the slice.
             if !eager {
                 let here = self.looked_at - before;
-                linked.store(here * FEW > items, Ordering::Relaxed);
+                linked.set(here * FEW > items);
             }
             more
         });

@@ -9,7 +9,7 @@
 //! looked for where a segment ends.
 //!
 //! Rejected: noting what is done at records, with lists of who wants what in registers and memory, and doing that
-//! again where the same is wanted: the lists took three times as long as all that is done here.
+//! again where the same is wanted. The lists were most of the work.
 
 use std::hash::{Hash, Hasher};
 use std::rc::Rc;
