@@ -209,7 +209,7 @@ type Shown = (
 );
 
 /// Of dependences between the same: the latest, how many, and with each cell that it goes through counted for itself.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 struct Dependences {
     latest: (u64, u64),
     times: u64,
@@ -250,8 +250,13 @@ fn quick_and_plain(roll: &Roll, criterion: &Criterion, options: Options, facts: 
             eager,
             ..options.clone()
         };
-        let quick = shown(roll, criterion, options, facts);
+        let quick = shown(roll, criterion, options.clone(), facts);
         same(&quick, &plain, criterion.step, facts.hides);
+        // Whatever the other thread does meanwhile.
+        assert!(
+            quick == shown(roll, criterion, options, facts),
+            "twice the same"
+        );
     }
 }
 
