@@ -175,6 +175,18 @@ fn null() {
 }
 
 #[test]
+fn null_inside_of_the_library() {
+    let p = Place::new();
+    let program = p.guest("rules/null_compared.c", &["-O0"]);
+    let program = program.to_str().expect("a path");
+    let found = faults(&p, &["check", "--json", "--", program]);
+    assert_eq!(found[0]["rule"], "null_deref");
+    let at = own_lines(&found[0]["at"]);
+    assert!(at.contains(&mark("null_compared.c", "fault")), "{at:?}");
+    assert!(faults(&p, &["check", "--json", "--all", "--", program, "right"]).is_empty());
+}
+
+#[test]
 fn uninitialised() {
     const SAID: Option<&str> = Some("depends on uninitialised value");
     check("uninitialised.c", "uninitialised_read", SAID);

@@ -430,7 +430,11 @@ fn fatal(
         let size = match access.size {
             Size::Fixed(n) => u64::from(n),
             Size::Repeat { element, .. } => u64::from(element),
-            _ => continue,
+            // Which elements it would have been does not matter to those who ask where it was.
+            Size::Masked { element, lanes, .. } | Size::Packed { element, lanes, .. } => {
+                u64::from(element) * u64::from(lanes)
+            }
+            Size::Lanes { .. } | Size::State(_) => continue,
         };
         let mapped = |at: u64| guest(at, &mut [0]) == 1;
         // Of two accesses (a copy from memory to memory) it is the one that cannot be made.
