@@ -6,6 +6,9 @@
 //! through the record once as the plain walk does ([`crate::step`]), with the instructions of the record for
 //! those who want something.
 
+use std::rc::Rc;
+use std::sync::Arc;
+
 use image::effects::RegRange;
 use smallvec::SmallVec;
 use tape::Term;
@@ -16,12 +19,12 @@ use crate::memory::Trace;
 use crate::plan::{Step, Values};
 use crate::reader::FrameId;
 use crate::roll::{View, What};
-use crate::slice::{Shown, Slicer};
+use crate::slice::{NOBODY, Shown, Slicer};
 use crate::step::{Piece, Room, State, step};
 use crate::terms::{Edge, Edges, Kind, Node, OUTSIDE};
 use crate::variant::{Spot, Variant};
 use crate::wanted::{
-    Cell, Entry, Joins, Registers, Taken, Took, WhoId, Why, Wish, pieces, put, spread, take,
+    Cell, Entry, GROUP, Joins, Registers, Taken, Took, WhoId, Why, Wish, pieces, put, spread, take,
 };
 
 /// Who wants something of a record.
@@ -31,6 +34,8 @@ pub(crate) enum By {
     Own(u8),
     /// The call that library code is shown as, of the frame of this number in the record.
     Hidden(u8),
+    /// Instructions of the record that want the same, as one that is executed where it begins.
+    Group,
     /// Somebody later.
     Later,
 }
@@ -166,7 +171,9 @@ pub(crate) struct Ask {
 }
 
 pub(crate) struct Effect {
+    /// What it is the effect of: of each output the bytes that are wanted, then the rest.
     pub(crate) key: Box<[u8]>,
+    pub(crate) asked: u64,
     /// How often, and the step of the latest record and the earliest.
     pub(crate) times: u64,
     pub(crate) latest: u64,
@@ -189,6 +196,7 @@ impl Effect {
     pub(crate) fn empty() -> Effect {
         Effect {
             key: Box::default(),
+            asked: 0,
             times: 0,
             latest: 0,
             earliest: 0,
@@ -207,6 +215,23 @@ impl Effect {
 pub(crate) struct Place<'p> {
     pub(crate) view: &'p View<'p>,
     pub(crate) thread: u32,
+    /// By number.
+    pub(crate) variants: &'p [Front],
+}
+
+/// A variant, and how it is shown.
+pub(crate) struct Front {
+    pub(crate) variant: Arc<Variant>,
+    pub(crate) face: Rc<Face>,
+}
+
+impl Place<'_> {
+    /// The variant of an output, and the instruction that makes it.
+    #[inline]
+    pub(crate) fn output(&self, output: u32) -> (&Front, u8) {
+        let front = &self.variants[output as usize >> 8];
+        (front, front.variant.outputs[output as usize & 0xff].insn)
+    }
 }
 
 /// A record, as far as learning needs it.
@@ -250,6 +275,13 @@ impl Scene<'_> {
                 let n = self.face.hidden.iter().position(|h| h.0 == frame);
                 self.hidden[n.expect("a frame with library code")]
             }
+            By::Group => Shown {
+                node: Node {
+                    step: self.step,
+                    pc: GROUP,
+                },
+                id: NOBODY,
+            },
             By::Later => Shown::OUTSIDE,
         }
     }
@@ -301,6 +333,7 @@ pub(crate) fn learn<E: Edges>(
         found: SmallVec::new(),
         effect: Effect {
             key: key.into(),
+            asked: scene.asked,
             latest: scene.step,
             earliest: scene.step,
             ..Effect::empty()
@@ -425,7 +458,7 @@ impl<E: Edges> Learner<'_, '_, E> {
                 match w.by {
                     By::Own(i) => own.push((i, w.who)),
                     By::Hidden(frame) => hidden.push((w.who, frame)),
-                    By::Later => {}
+                    By::Group | By::Later => {}
                 }
             }
             let own = (!own.is_empty()).then(|| self.slicer.everybody.group(own));
@@ -470,8 +503,36 @@ impl<E: Edges> Learner<'_, '_, E> {
                 uses[n].one_of_many = true;
             }
         }
-        self.effect.uses = uses;
+        self.effect.uses = self.grouped(uses);
         (self.effect, self.registers)
+    }
+
+    /// Those who want the same of a register are one.
+    fn grouped(&mut self, uses: Vec<Use>) -> Vec<Use> {
+        let mut out: Vec<Use> = Vec::new();
+        let mut members: Vec<Vec<(u8, WhoId)>> = Vec::new();
+        for u in uses {
+            let may = |u: &Use| u.piece.is_none() && !u.one_of_many;
+            let same = |o: &Use| may(o) && (o.input, o.bits) == (u.input, u.bits);
+            let By::Own(i) = u.by else {
+                out.push(u);
+                members.push(Vec::new());
+                continue;
+            };
+            let known = (0..out.len()).find(|&n| same(&out[n]) && !members[n].is_empty());
+            match known.filter(|_| may(&u)) {
+                Some(n) => members[n].push((i, u.who)),
+                None => {
+                    members.push(vec![(i, u.who)]);
+                    out.push(u);
+                }
+            }
+        }
+        for (u, members) in out.iter_mut().zip(members).filter(|m| m.1.len() > 1) {
+            u.who = self.slicer.everybody.group(members);
+            u.by = By::Group;
+        }
+        out
     }
 
     fn want(&self, input: u8, e: &Entry<Wanting>) -> Use {
@@ -504,7 +565,7 @@ fn by_number(by: By) -> u16 {
     match by {
         By::Own(i) => i.into(),
         By::Hidden(frame) => 256 + u16::from(frame),
-        By::Later => u16::MAX,
+        By::Group | By::Later => u16::MAX,
     }
 }
 
@@ -579,7 +640,7 @@ impl<E: Edges> State for Learner<'_, '_, E> {
             By::Own(n) => self.effect.included.push((self.insn.id, n)),
             By::Hidden(frame) if self.effect.hidden.contains(&frame) => {}
             By::Hidden(frame) => self.effect.hidden.push(frame),
-            By::Later => {}
+            By::Group | By::Later => {}
         }
         if self.slicer.options.data_only {
             return;

@@ -92,8 +92,8 @@ pub(crate) struct Links {
     pub(crate) segments: Vec<Segment>,
     pub(crate) records: Vec<Linked>,
     pub(crate) links: Vec<Packed>,
-    /// Links that are more than can be packed.
-    pub(crate) wide: Vec<Link>,
+    /// Links that are more than can be packed, with the cell of memory, or 0.
+    pub(crate) wide: Vec<(Link, u64)>,
     lists: Vec<List>,
     pub(crate) cells: Vec<Cell>,
     pub(crate) registers: Vec<(u16, Link)>,
@@ -159,10 +159,12 @@ impl Links {
         if link.is_none() {
             return Packed::unknown(cell);
         }
-        if let Some((slot, bits)) = link.single() {
+        if let Some((slot, bits)) = link.single()
+            && (cell == 0 || bits == 0xff)
+        {
             return Packed::one(slot, bits);
         }
-        self.wide.push(link);
+        self.wide.push((link, cell));
         Packed::wide(self.wide.len() - 1)
     }
 

@@ -13,7 +13,6 @@
 
 use std::hash::{Hash, Hasher};
 use std::rc::Rc;
-use std::sync::Arc;
 
 use image::effects::RegRange;
 use rustc_hash::{FxHashMap, FxHasher};
@@ -21,14 +20,14 @@ use smallvec::SmallVec;
 
 use crate::asked::SetId;
 use crate::codes::InsnId;
-use crate::effect::{By, Effect, Face, Known, Place, Scene, Use, Wanting, learn};
+use crate::effect::{By, Effect, Face, Front, Known, Place, Scene, Use, Wanting, learn};
 use crate::link::{From, Packed, Slot, Unpacked, Writer};
 use crate::links::{self, Linked, Links, Segment};
 use crate::reader::FrameId;
 use crate::roll::View;
 use crate::slice::{NOBODY, Shown, Slicer};
 use crate::terms::{Edge, Edges, Kind, Node, OUTSIDE};
-use crate::variant::{Spot, Variant};
+use crate::variant::Spot;
 use crate::wanted::{
     Each, Entry, GROUP, Registers, Taken, Took, Wants, WhoId, Why, runs, take, wants_memory,
 };
@@ -43,7 +42,7 @@ const LATELY: usize = 1024;
 
 /// What is known of the records of segments.
 pub(crate) struct Sweep {
-    variants: Vec<Rc<Front>>,
+    variants: Vec<Front>,
     /// By variant, the effect that came last, and all by what is wanted.
     last: Vec<u32>,
     known: Vec<FxHashMap<Box<[u8]>, u32>>,
@@ -89,12 +88,6 @@ impl Default for Sweep {
 /// Of a frame and a set of branches, which instruction decides.
 type Decider = (u8, SetId, Option<u8>);
 
-/// A variant, and how it is shown.
-struct Front {
-    variant: Arc<Variant>,
-    face: Rc<Face>,
-}
-
 impl<E: Edges> Slicer<'_, E> {
     /// Goes back through a segment.
     pub(crate) fn sweep(&mut self, view: &View<'_>, links: &mut Links, segment: &Segment) {
@@ -103,12 +96,18 @@ impl<E: Edges> Slicer<'_, E> {
             self.settle_with(&mut sweep);
         }
         let thread = segment.thread;
-        let place = Place { view, thread };
+        let variants = std::mem::take(&mut sweep.variants);
+        let place = Place {
+            view,
+            thread,
+            variants: &variants,
+        };
         self.turn(thread);
         self.meet(&mut sweep, &place, links, segment);
         for n in segment.records.clone().rev() {
             self.back(&mut sweep, &place, links, n as usize);
         }
+        sweep.variants = variants;
         self.sweep = Some(sweep);
     }
 
@@ -122,7 +121,7 @@ impl<E: Edges> Slicer<'_, E> {
         for variant in &links.variants {
             let face = self.face(&mut sweep, variant.shape);
             let variant = variant.clone();
-            sweep.variants.push(Rc::new(Front { variant, face }));
+            sweep.variants.push(Front { variant, face });
         }
         let n = sweep.variants.len();
         sweep.last.resize(n, u32::MAX);
@@ -192,7 +191,7 @@ impl<E: Edges> Slicer<'_, E> {
             From::Slot(slot) => {
                 let bits = taken.iter().fold(0, |all, t| all | t.entry.bytes);
                 let output = links.want(slot, bits);
-                let to = self.written_by(sweep, place, links, slot, output);
+                let to = self.written_by(place, links, slot, output);
                 self.edges_from(taken, to);
             }
         }
@@ -223,18 +222,10 @@ impl<E: Edges> Slicer<'_, E> {
     }
 
     /// The instruction that wrote something, as it is shown.
-    fn written_by(
-        &mut self,
-        sweep: &mut Sweep,
-        place: &Place<'_>,
-        links: &Links,
-        slot: Slot,
-        output: u32,
-    ) -> Shown {
+    fn written_by(&mut self, place: &Place<'_>, links: &Links, slot: Slot, output: u32) -> Shown {
         let linked = links.record_of(slot);
-        let variant = &sweep.variants[output as usize >> 8].variant;
-        let insn = variant.outputs[output as usize & 0xff].insn;
-        let (shape, i) = (variant.shape, insn as usize);
+        let (front, insn) = place.output(output);
+        let (shape, i) = (front.variant.shape, insn as usize);
         let plan = self.codes.plan(shape);
         let s = &plan.steps[i];
         let node = Node {
@@ -250,13 +241,10 @@ impl<E: Edges> Slicer<'_, E> {
         let linked = links.records[n];
         let step = links.step_of(&linked);
         let later = self.later.replace((place.thread, linked.frame));
-        let front = &sweep.variants[linked.variant as usize];
+        let Front { variant, face } = &place.variants[linked.variant as usize];
         let wanted = linked.wanted as usize;
-        let wanted = &links.wanted[wanted..wanted + front.variant.outputs.len()];
-        let key = &mut sweep.key;
-        key.clear();
-        key.extend_from_slice(wanted);
-        let is_wanted = wanted.iter().any(|w| *w != 0);
+        let wanted = wanted..wanted + variant.outputs.len();
+        let is_wanted = links.wanted[wanted.clone()].iter().any(|w| *w != 0);
         let asked = match self.asked.is_empty() {
             true => 0,
             false => self.answers(sweep, place, &linked, step, later),
@@ -265,8 +253,6 @@ impl<E: Edges> Slicer<'_, E> {
             return;
         }
         self.looked_at += 1;
-        let front = sweep.variants[linked.variant as usize].clone();
-        let Front { variant, face } = &*front;
         let plan = self.codes.plan(variant.shape);
         let mut hidden: SmallVec<[Shown; 2]> = SmallVec::new();
         for &(k, i) in &face.hidden {
@@ -280,11 +266,6 @@ impl<E: Edges> Slicer<'_, E> {
                 k => FrameId(linked.first_frame + u32::from(k) - 1),
             };
             hidden.push(self.shown(place.view, node, Some(s.id), frame));
-        }
-        let key = &mut sweep.key;
-        key.extend_from_slice(&asked.to_le_bytes());
-        for shown in &hidden {
-            key.extend_from_slice(&shown.id.to_le_bytes());
         }
         let scene = Scene {
             variant,
@@ -306,7 +287,7 @@ impl<E: Edges> Slicer<'_, E> {
             self.decided(sweep, wants, to);
         }
         sweep.answered = answered;
-        let number = self.effect(sweep, linked.variant, &scene);
+        let number = self.effect(sweep, linked.variant, &scene, &links.wanted[wanted]);
         let effect = sweep.effects[number as usize].take();
         let mut effect = effect.expect("it is used once at a time");
         effect.times += 1;
@@ -367,27 +348,25 @@ impl<E: Edges> Slicer<'_, E> {
             }
             Unpacked::One(slot, bits) => {
                 let from = From::Slot(slot);
-                self.follow_all(sweep, place, links, scene, u, &[Writer { bits, from }]);
+                self.follow_all(sweep, place, links, scene, u, (&[Writer { bits, from }], 0));
             }
             Unpacked::Wide(n) => {
-                let all = links.writers(&links.wide[n as usize]);
-                self.follow_all(sweep, place, links, scene, u, &all);
+                let (link, cell) = links.wide[n as usize];
+                let all = links.writers(&link);
+                self.follow_all(sweep, place, links, scene, u, (&all, cell));
             }
             Unpacked::UnknownCell(cell) => {
-                // Mostly it is wanted where it was read.
-                let input = scene.variant.inputs[u.input as usize];
-                let here = Some(input) == u.piece.map(Spot::Memory);
-                self.want(scene, u, u.bits, links::Cell::Memory(cell), here);
+                self.want(scene, u, u.bits, links::Cell::Memory(cell), cell);
             }
             Unpacked::Unknown => {
                 if let Spot::Register(cell) = scene.variant.inputs[u.input as usize] {
-                    self.want(scene, u, u.bits, links::Cell::Register(cell), false);
+                    self.want(scene, u, u.bits, links::Cell::Register(cell), 0);
                 }
             }
         }
     }
 
-    /// The same where there may be several.
+    /// The same where there may be several; with the cell of memory that the input is, or 0.
     fn follow_all(
         &mut self,
         sweep: &mut Sweep,
@@ -395,7 +374,7 @@ impl<E: Edges> Slicer<'_, E> {
         links: &mut Links,
         scene: &Scene<'_>,
         u: &mut Use,
-        writers: &[Writer],
+        (writers, input): (&[Writer], u64),
     ) {
         let mut left = u.bits;
         for w in writers {
@@ -406,14 +385,12 @@ impl<E: Edges> Slicer<'_, E> {
                 From::Nowhere => {}
                 From::Before(cell) => {
                     let cell = links.cells[cell as usize];
-                    self.want(scene, u, bits, cell, false);
+                    self.want(scene, u, bits, cell, input);
                 }
                 From::Slot(slot) => {
                     let output = links.want(slot, bits);
                     let step = links.step_of(links.record_of(slot));
-                    let front = &sweep.variants[output as usize >> 8];
-                    let insn = front.variant.outputs[output as usize & 0xff].insn;
-                    let to = step + u64::from(insn);
+                    let to = step + u64::from(place.output(output).1);
                     if sweep.met.contains(&to) {
                         // Another wish of the same instruction for the same reason has led there.
                         continue;
@@ -428,9 +405,10 @@ impl<E: Edges> Slicer<'_, E> {
         if left != 0 {
             let cell = match scene.variant.inputs[u.input as usize] {
                 Spot::Register(cell) => links::Cell::Register(cell),
-                Spot::Memory(piece) => links::Cell::Memory(self.cell(scene, piece)),
+                Spot::Memory(piece) if input == 0 => links::Cell::Memory(self.cell(scene, piece)),
+                Spot::Memory(_) => links::Cell::Memory(input),
             };
-            self.want(scene, u, left, cell, false);
+            self.want(scene, u, left, cell, input);
         }
     }
 
@@ -441,15 +419,17 @@ impl<E: Edges> Slicer<'_, E> {
         s.spots[p.access as usize].address(&scene.values()) / 8 + u64::from(p.nth)
     }
 
-    /// Hands a wish over to the plain walk; `here` says that the cell is the one it was read from.
-    fn want(&mut self, scene: &Scene<'_>, u: &mut Use, bits: u8, cell: links::Cell, here: bool) {
+    /// Hands a wish over to the plain walk; `input` is the cell of memory that was read, or 0.
+    fn want(&mut self, scene: &Scene<'_>, u: &mut Use, bits: u8, cell: links::Cell, input: u64) {
         let step = match u.by {
             By::Own(i) => scene.step + u64::from(i),
+            By::Group => scene.step,
             by => scene.shown(self.codes, by).node.step,
         };
-        let of = match (here, cell) {
-            (true, links::Cell::Memory(n)) => Some(n),
-            _ => u.piece.map(|piece| self.cell(scene, piece)),
+        let read = scene.variant.inputs[u.input as usize];
+        let of = match input != 0 && Some(read) == u.piece.map(Spot::Memory) {
+            true => Some(input),
+            false => u.piece.map(|piece| self.cell(scene, piece)),
         };
         for (first, len) in runs(bits) {
             match cell {
@@ -486,16 +466,16 @@ impl<E: Edges> Slicer<'_, E> {
         output: u32,
         bits: u8,
     ) {
-        let front = &sweep.variants[output as usize >> 8];
-        let insn = front.variant.outputs[output as usize & 0xff].insn;
-        let visible = front.face.visible[insn as usize] && matches!(u.by, By::Own(_));
+        let (front, insn) = place.output(output);
+        let own = matches!(u.by, By::Own(_) | By::Group);
+        let visible = front.face.visible[insn as usize] && own;
         let within = scene.face.is_hidden && front.face.is_hidden;
         if within && scene.frame == links.record_of(slot).frame {
             // It is within one call.
             return;
         }
         if !visible {
-            let to = self.written_by(sweep, place, links, slot, output);
+            let to = self.written_by(place, links, slot, output);
             return self.find_hidden(sweep, scene, u, to, bits);
         }
         let insn = insn as usize;
@@ -505,7 +485,6 @@ impl<E: Edges> Slicer<'_, E> {
             pc: s.pc,
         };
         let from = scene.shown(self.codes, u.by).node;
-        let kind = self.kind(scene, u, bits);
         let merged = self.edges.merged().expect("by number");
         if u.known.len() == MANY_KNOWN {
             for k in u.known.drain(..) {
@@ -523,7 +502,18 @@ impl<E: Edges> Slicer<'_, E> {
             u.known.push(before);
         }
         // Those that are found by what is known now are earlier.
+        self.add(number, (from, to), |slicer| slicer.kind(scene, u, bits));
+    }
+
+    /// Adds a dependence. What it is in words takes time to find out, and only the latest is shown.
+    fn add(&mut self, number: u32, (from, to): (Node, Node), kind: impl Fn(&Self) -> Kind) {
         let ends = (from.step, to.step);
+        let merged = self.edges.merged().expect("by number");
+        let kind = match merged.is_later(number, ends) {
+            true => kind(self),
+            false => Kind::Control,
+        };
+        let merged = self.edges.merged().expect("by number");
         merged.add_one(number, ends, 1, || Edge { from, to, kind });
     }
 
@@ -544,20 +534,10 @@ impl<E: Edges> Slicer<'_, E> {
         if from.node == OUTSIDE {
             return;
         }
-        let ends = (from.node.step, to.node.step);
         let merged = self.edges.merged().expect("by number");
         let number = merged.number(u64::from(u.who) << 32 | u64::from(to.id));
-        // What it is in words takes time to find out, and only the latest is shown.
-        let kind = match merged.is_later(number, ends) {
-            true => self.kind(scene, u, bits),
-            false => Kind::Control,
-        };
-        let merged = self.edges.merged().expect("by number");
-        merged.add_one(number, ends, 1, || Edge {
-            from: from.node,
-            to: to.node,
-            kind,
-        });
+        let ends = (from.node, to.node);
+        self.add(number, ends, |slicer| slicer.kind(scene, u, bits));
     }
 
     /// Why there is a dependence.
@@ -605,10 +585,25 @@ impl<E: Edges> Slicer<'_, E> {
     }
 
     /// The effect of what is wanted of a record.
-    fn effect(&mut self, sweep: &mut Sweep, variant: u32, scene: &Scene<'_>) -> u32 {
+    fn effect(&mut self, sweep: &mut Sweep, variant: u32, scene: &Scene<'_>, wanted: &[u8]) -> u32 {
         let last = sweep.last[variant as usize];
         if let Some(Some(effect)) = sweep.effects.get(last as usize)
-            && *effect.key == sweep.key[..]
+            && effect.asked == scene.asked
+            && scene.hidden.is_empty()
+            // Byte by byte, as they were just written.
+            && effect.key.iter().zip(wanted).all(|(a, b)| a == b)
+        {
+            return last;
+        }
+        let key = &mut sweep.key;
+        key.clear();
+        key.extend_from_slice(wanted);
+        key.extend_from_slice(&scene.asked.to_le_bytes());
+        for shown in scene.hidden {
+            key.extend_from_slice(&shown.id.to_le_bytes());
+        }
+        if let Some(Some(effect)) = sweep.effects.get(last as usize)
+            && *effect.key == key[..]
         {
             return last;
         }
@@ -633,7 +628,7 @@ impl<E: Edges> Slicer<'_, E> {
         step: u64,
         later: Option<(u32, FrameId)>,
     ) -> u64 {
-        let shape = sweep.variants[linked.variant as usize].variant.shape;
+        let shape = place.variants[linked.variant as usize].variant.shape;
         let plan = self.codes.plan(shape);
         let way = self.codes.way(shape);
         let calls = way.calls;

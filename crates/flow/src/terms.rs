@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::roll::Roll;
 use crate::slice::Slicer;
-use crate::wanted::{Everybody, WhoId};
+use crate::wanted::{Everybody, WhoId, Why};
 
 /// Why one instruction depends on another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -174,6 +174,10 @@ impl Merged {
                 let from = Node {
                     step: from.step + u64::from(i),
                     pc: everybody.get(who).pc,
+                };
+                let kind = match everybody.get(who).why {
+                    Why::Register(r) => Kind::Register(r),
+                    Why::Memory | Why::Control => kind,
                 };
                 let ends = (from.step, to.step);
                 self.tallies[number as usize].last = (u64::MAX, u64::MAX);
