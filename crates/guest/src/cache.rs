@@ -690,7 +690,7 @@ impl Cache {
         self.points.clear();
         self.owners.clear();
         self.open.clear();
-        self.l2_used = 0;
+        let used = std::mem::take(&mut self.l2_used);
         self.generation += 1;
         for r in &mut self.regions {
             r.placed.clear();
@@ -699,9 +699,12 @@ impl Cache {
         if !self.regions.is_empty() {
             self.clear_table();
         }
-        let zeros = vec![0; 16 << L2_BITS];
-        self.shared
-            .write(self.layout.l2() - self.layout.shared(), &zeros);
+        // A table in which nothing was ever put takes no memory, and is not to take any from here on.
+        if used > 0 {
+            let zeros = vec![0; 16 << L2_BITS];
+            self.shared
+                .write(self.layout.l2() - self.layout.shared(), &zeros);
+        }
     }
 
     /// The guest state that a stop at `host` inside translated code stands for.

@@ -13,7 +13,7 @@
 //! base + 0x160_0000  what the system-call stub may do by itself, one word a call
 //! base + 0x170_0000  ring of system-call results
 //! base + 0x1f0_0000  the tape
-//! base + 0x5f0_0000  first code region
+//! base + 0xbf0_0000  first code region
 //! ```
 
 /// Candidates for `base`; the first that is free in the new image is taken.
@@ -21,7 +21,8 @@ pub(crate) const BASES: [u64; 4] = [0x7000_0000, 0x6000_0000, 0x5000_0000, 0x300
 
 pub(crate) const PRIVATE_SIZE: u64 = 0x100_0000;
 pub(crate) const SHARED_SIZE: u64 = 0xf0_0000 + TAPE_SIZE;
-pub(crate) const TAPE_SIZE: u64 = 0x400_0000;
+/// The more room there is, the more steps are sure not to fill it; hardly any of it is ever touched.
+pub(crate) const TAPE_SIZE: u64 = 0xa00_0000;
 pub(crate) const REGION_SIZE: u64 = 0x400_0000;
 
 /// Bytes each thread has of the private part.

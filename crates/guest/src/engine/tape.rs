@@ -27,6 +27,11 @@ use crate::translate::tape::{HOME, MAX_BYTES_PER_STEP, Taped, saved};
 
 /// The buffer is emptied when this much is in it; little enough to stay in the CPU's caches.
 const ENOUGH: u64 = 1 << 20;
+/// What is wanted in the buffer where the guest stops for it: a stop takes as long as tens of thousands of steps, and
+/// should not be made before there is enough.
+const WANTED: u64 = ENOUGH + ENOUGH / 4;
+/// Steps that the guest is given at least, if there is room for them.
+const LEAST_PACE: u64 = 650_000;
 /// A copy is handed over when this much is in it: to wake the reader, or to be woken by it, takes as long as thousands of
 /// steps.
 const WORTH_WAKING: usize = 4 << 20;
@@ -82,6 +87,9 @@ struct Running {
     events: Vec<(u32, Event)>,
     /// The step before what has not been handed over.
     step: u64,
+    /// The step at which the buffer was last empty, and how many there are likely to be until there is enough in it.
+    emptied: u64,
+    pace: u64,
     /// What has been written to the guest's memory since the last event.
     writes: Vec<Stretch>,
 }
@@ -224,6 +232,8 @@ impl Engine {
             told,
             events: Vec::new(),
             step: self.step()?,
+            emptied: self.step()?,
+            pace: LEAST_PACE,
             writes: Vec::new(),
         });
         Ok(())
@@ -431,6 +441,8 @@ impl Engine {
     /// Steps for which there is room.
     fn tape_room(&self) -> u64 {
         let room = (TAPE_SIZE - self.tape_used()) / MAX_BYTES_PER_STEP - 2 * MAX_INSNS as u64;
+        let pace = self.tape.running.as_ref().map_or(u64::MAX, |r| r.pace);
+        let room = room.min(pace);
         self.tape.piece.map_or(room, |most| room.min(most))
     }
 
@@ -571,8 +583,13 @@ impl Engine {
 
     /// Empties the buffer, and hands over what there is if that is worth it.
     fn make_room(&mut self, step: u64) -> Result<(), Error> {
+        let used = self.tape_used();
         self.empty_buffer()?;
-        let r = self.tape.running.as_ref().expect("there is a tape");
+        let r = self.tape.running.as_mut().expect("there is a tape");
+        if used > ENOUGH {
+            let steps = step.saturating_sub(std::mem::replace(&mut r.emptied, step));
+            r.pace = (steps.saturating_mul(WANTED) / used).max(LEAST_PACE);
+        }
         let worth = r.copied >= WORTH_WAKING || r.events.len() > MANY_EVENTS;
         match worth || self.tape.piece.is_some() {
             true => self.send_copy(step),
