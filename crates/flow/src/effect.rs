@@ -18,7 +18,7 @@ use crate::codes::InsnId;
 use crate::memory::Trace;
 use crate::plan::{Step, Values};
 use crate::reader::FrameId;
-use crate::roll::{View, What};
+use crate::roll::{Record, View};
 use crate::slice::{NOBODY, Shown, Slicer};
 use crate::step::{Piece, Room, State, step};
 use crate::terms::{Edge, Edges, Kind, Node, OUTSIDE};
@@ -114,42 +114,48 @@ pub(crate) struct Use {
     pub(crate) piece: Option<u8>,
     /// The same instruction wants more for the same reason.
     pub(crate) one_of_many: bool,
-    /// What it was found to be: the last time, and before.
+    /// What it was found to be: the last time, by which output of a variant, and before.
     pub(crate) near: Known,
+    pub(crate) output: u32,
     pub(crate) known: Vec<Known>,
     pub(crate) trace: Trace,
 }
 
 /// What a wish was found to lead to.
 pub(crate) struct Known {
-    /// The output of a variant.
-    pub(crate) output: u32,
+    /// The instruction.
+    pub(crate) insn: InsnId,
     /// The number of the dependence, and how often it was found without being counted.
     pub(crate) number: u32,
     pub(crate) times: u64,
 }
 
-impl Known {
-    /// No variant has so high a number.
-    pub(crate) const NOTHING: Known = Known {
-        output: u32::MAX,
-        number: 0,
-        times: 0,
-    };
-}
+/// No variant has so high a number.
+const NO_OUTPUT: u32 = u32::MAX;
 
 impl Use {
     /// It has led to this output again; whether that is known.
     #[inline]
-    pub(crate) fn again(&mut self, output: u32) -> bool {
-        if self.near.output == output {
+    pub(crate) fn again(&mut self, output: u32, place: &Place<'_>) -> bool {
+        if self.output == output {
             self.near.times += 1;
             return true;
         }
-        let known = self.known.iter_mut().find(|k| k.output == output);
-        let Some(known) = known else { return false };
-        known.times += 1;
-        std::mem::swap(known, &mut self.near);
+        let (front, n) = (
+            &place.variants[output as usize >> 8],
+            output as usize & 0xff,
+        );
+        let insn = front.insns[n];
+        if insn == NOBODY {
+            return false;
+        }
+        if self.near.insn != insn {
+            let known = self.known.iter_mut().find(|k| k.insn == insn);
+            let Some(known) = known else { return false };
+            std::mem::swap(known, &mut self.near);
+        }
+        self.near.times += 1;
+        self.output = output;
         true
     }
 }
@@ -174,6 +180,8 @@ pub(crate) struct Effect {
     /// What it is the effect of: of each output the bytes that are wanted, then the rest.
     pub(crate) key: Box<[u8]>,
     pub(crate) asked: u64,
+    /// What library code is shown as.
+    pub(crate) shown: SmallVec<[InsnId; 2]>,
     /// How often, and the step of the latest record and the earliest.
     pub(crate) times: u64,
     pub(crate) latest: u64,
@@ -197,6 +205,7 @@ impl Effect {
         Effect {
             key: Box::default(),
             asked: 0,
+            shown: SmallVec::new(),
             times: 0,
             latest: 0,
             earliest: 0,
@@ -223,6 +232,8 @@ pub(crate) struct Place<'p> {
 pub(crate) struct Front {
     pub(crate) variant: Arc<Variant>,
     pub(crate) face: Rc<Face>,
+    /// By output, the instruction that makes it, if it is shown as itself.
+    pub(crate) insns: Box<[InsnId]>,
 }
 
 impl Place<'_> {
@@ -239,7 +250,7 @@ pub(crate) struct Scene<'s> {
     pub(crate) variant: &'s Variant,
     pub(crate) face: &'s Face,
     pub(crate) place: &'s Place<'s>,
-    pub(crate) item: u32,
+    pub(crate) taped: &'s Record,
     /// The step of its first instruction, and its frame.
     pub(crate) step: u64,
     pub(crate) frame: FrameId,
@@ -250,12 +261,9 @@ pub(crate) struct Scene<'s> {
 }
 
 impl Scene<'_> {
-    /// What it says, which is unrolled for that.
+    /// What it says.
     pub(crate) fn values(&self) -> Values<'_> {
-        match &self.place.view.items()[self.item as usize].what {
-            What::Record(record) => self.place.view.values(record),
-            What::Event(_) => unreachable!("a segment has records"),
-        }
+        self.place.view.values(self.taped)
     }
 
     /// An instruction of the record as it is shown.
@@ -334,6 +342,7 @@ pub(crate) fn learn<E: Edges>(
         effect: Effect {
             key: key.into(),
             asked: scene.asked,
+            shown: scene.hidden.iter().map(|h| h.id).collect(),
             latest: scene.step,
             earliest: scene.step,
             ..Effect::empty()
@@ -554,7 +563,12 @@ impl<E: Edges> Learner<'_, '_, E> {
             by: e.wants.by,
             piece: pieces.next().filter(|_| memory).map(|(n, _)| n as u8),
             one_of_many: false,
-            near: Known::NOTHING,
+            near: Known {
+                insn: NOBODY,
+                number: 0,
+                times: 0,
+            },
+            output: NO_OUTPUT,
             known: Vec::new(),
             trace: Trace::default(),
         }

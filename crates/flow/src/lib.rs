@@ -17,6 +17,7 @@ mod plainly;
 mod plan;
 mod reader;
 mod roll;
+mod rows;
 mod saved;
 mod slice;
 mod sources;

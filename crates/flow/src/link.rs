@@ -4,6 +4,7 @@
 //! ([`Packed`]). Both are read and written as words, because a CPU waits where a word is read of which a part was just
 //! written.
 
+use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 /// An output of a record: the number of the record, and that of the output.
@@ -207,5 +208,48 @@ impl Link {
     #[inline]
     pub(crate) fn is_none(&self) -> bool {
         self.bits & 0xff_ffff == 0
+    }
+}
+
+/// Cells of a page, and pages that were looked up last.
+const PAGE: u64 = 512;
+const NEAR: usize = 256;
+const NO_PAGE: u32 = u32::MAX;
+
+/// Who wrote the cells of memory last.
+pub(crate) struct Table {
+    pages: FxHashMap<u64, u32>,
+    near: Box<[(u64, u32); NEAR]>,
+    pub(crate) cells: Vec<Link>,
+}
+
+impl Table {
+    pub(crate) fn new() -> Self {
+        Table {
+            pages: FxHashMap::default(),
+            near: Box::new([(u64::MAX, NO_PAGE); NEAR]),
+            // The first is that of cells that were never written.
+            cells: vec![Link::NONE],
+        }
+    }
+
+    /// Where a cell is: 0 if its page has never been written to and `make` is not said.
+    #[inline]
+    pub(crate) fn place(&mut self, cell: u64, make: bool) -> u32 {
+        let page = cell / PAGE;
+        let near = &mut self.near[page as usize % NEAR];
+        if near.0 != page {
+            *near = (page, self.pages.get(&page).copied().unwrap_or(NO_PAGE));
+        }
+        if near.1 == NO_PAGE {
+            if !make {
+                return 0;
+            }
+            near.1 = ((self.cells.len() - 1) / PAGE as usize) as u32;
+            self.pages.insert(page, near.1);
+            self.cells
+                .resize(self.cells.len() + PAGE as usize, Link::NONE);
+        }
+        1 + near.1 * PAGE as u32 + (cell % PAGE) as u32
     }
 }

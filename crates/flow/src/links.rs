@@ -24,7 +24,7 @@ use smallvec::SmallVec;
 use tape::Term;
 
 use crate::codes::Codes;
-use crate::link::{From, Link, List, Packed, Rest, Slot, Writer};
+use crate::link::{From, Link, List, Packed, Rest, Slot, Table, Writer};
 use crate::plan::{self, Values};
 use crate::reader::FrameId;
 use crate::roll::{Item, Record, What};
@@ -54,7 +54,6 @@ pub(crate) enum Cell {
 /// A record of a segment.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Linked {
-    pub(crate) item: u32,
     pub(crate) variant: u32,
     /// Where its links begin, and what is wanted of its outputs.
     pub(crate) links: u32,
@@ -91,6 +90,8 @@ pub(crate) struct Links {
     pub(crate) others: Vec<(u32, Item)>,
     pub(crate) segments: Vec<Segment>,
     pub(crate) records: Vec<Linked>,
+    /// The same records as they are on the tape.
+    pub(crate) taped: Vec<Record>,
     pub(crate) links: Vec<Packed>,
     /// Links that are more than can be packed, with the cell of memory, or 0.
     pub(crate) wide: Vec<(Link, u64)>,
@@ -172,6 +173,7 @@ impl Links {
         self.segments.clear();
         self.others.clear();
         self.records.clear();
+        self.taped.clear();
         self.links.clear();
         self.lists.clear();
         self.cells.clear();
@@ -197,12 +199,12 @@ struct Form {
 impl Form {
     /// Nothing where records of the shape are not linked.
     fn of(codes: &Codes, shape: u32) -> Option<Box<Form>> {
-        let executed = codes.way(shape).executed as usize;
-        let steps = &codes.plan(shape).steps[..executed];
+        let way = codes.way(shape);
+        let steps = &codes.plan(shape).steps[..way.executed as usize];
         is_regular(steps).then(|| {
             let spots = steps.iter().flat_map(|s| &s.spots);
             Box::new(Form {
-                accesses: spots.map(Access::of).collect(),
+                accesses: spots.map(|s| Access::of(s, way.unit)).collect(),
                 conditions: steps.iter().filter_map(|s| s.condition).collect(),
                 variants: FxHashMap::default(),
                 last: None,
@@ -212,6 +214,8 @@ impl Form {
     }
 }
 
+/// Cells among which it is looked for one that a record has stored to.
+const STORES: usize = 1024;
 /// No variant has this number.
 const NO_NUMBER: u64 = u64::MAX;
 /// Bits of such a number.
@@ -235,48 +239,6 @@ const ZERO: u16 = 0xfffc;
 const RSP: u16 = 0xfffd;
 const RBP: u16 = 0xfffe;
 
-const NO_PAGE: u32 = u32::MAX;
-const PAGE: u64 = 512;
-const NEAR: usize = 256;
-
-/// Who wrote the cells of memory last.
-struct Table {
-    pages: FxHashMap<u64, u32>,
-    near: Box<[(u64, u32); NEAR]>,
-    cells: Vec<Link>,
-}
-
-impl Table {
-    fn new() -> Self {
-        Table {
-            pages: FxHashMap::default(),
-            near: Box::new([(u64::MAX, NO_PAGE); NEAR]),
-            // The first is that of cells that were never written.
-            cells: vec![Link::NONE],
-        }
-    }
-
-    /// Where a cell is: 0 if its page has never been written to and `make` is not said.
-    #[inline]
-    fn place(&mut self, cell: u64, make: bool) -> u32 {
-        let page = cell / PAGE;
-        let near = &mut self.near[page as usize % NEAR];
-        if near.0 != page {
-            *near = (page, self.pages.get(&page).copied().unwrap_or(NO_PAGE));
-        }
-        if near.1 == NO_PAGE {
-            if !make {
-                return 0;
-            }
-            near.1 = ((self.cells.len() - 1) / PAGE as usize) as u32;
-            self.pages.insert(page, near.1);
-            self.cells
-                .resize(self.cells.len() + PAGE as usize, Link::NONE);
-        }
-        1 + near.1 * PAGE as u32 + (cell % PAGE) as u32
-    }
-}
-
 /// Goes through chunks and links their records.
 pub(crate) struct Linker<'a> {
     codes: &'a Codes,
@@ -291,6 +253,9 @@ pub(crate) struct Linker<'a> {
     begin: u32,
     first_item: u32,
     thread: u32,
+    /// Records that are read as one, and what they are.
+    row: Vec<Item>,
+    shape: u32,
     /// Items of the chunk so far, and variants that there were before it.
     items: u32,
     heard: usize,
@@ -302,12 +267,14 @@ pub(crate) struct Linker<'a> {
     /// Of the record at hand: the cells of its pieces, and where they are; what distinguishes its variant.
     pieces: Box<[(u64, u32)]>,
     key: Vec<u8>,
+    /// The record that stored to a cell last, by the lowest bits of that.
+    stores: Box<[u32; STORES]>,
 }
 
 impl<'a> Linker<'a> {
     pub(crate) fn new(codes: &'a Codes) -> Self {
         let mut forms = Vec::new();
-        forms.resize_with(codes.len(), || None);
+        forms.resize_with(codes.ways(), || None);
         Linker {
             codes,
             forms,
@@ -319,6 +286,8 @@ impl<'a> Linker<'a> {
             begin: 0,
             first_item: 0,
             thread: 0,
+            row: Vec::new(),
+            shape: 0,
             items: 0,
             heard: 0,
             flags: 0,
@@ -326,6 +295,7 @@ impl<'a> Linker<'a> {
             stored: Vec::new(),
             pieces: vec![(0, 0); MANY_PIECES].into(),
             key: Vec::new(),
+            stores: Box::new([0; STORES]),
         }
     }
 
@@ -360,35 +330,82 @@ impl<'a> Linker<'a> {
     #[inline]
     pub(crate) fn item<'v>(
         &mut self,
-        item: &Item,
+        item: Item,
         values: impl Fn(&Record) -> Values<'v>,
         to: &mut Links,
     ) {
-        let linked = match &item.what {
-            What::Record(record) => {
-                to.end = item.step + u64::from(self.codes.way(record.shape).executed);
-                if self.begin == to.records.len() as u32 {
-                    self.thread = item.thread;
-                }
-                self.record(item, record.shape, &values(record), to)
-            }
-            What::Event(_) => {
-                to.end = item.step + 1;
-                false
-            }
+        let What::Record(record) = item.what else {
+            self.end_row(&values, to);
+            to.end = item.step + 1;
+            self.other(item, to);
+            return;
         };
-        if !linked {
-            self.end_segment(to);
-            to.others.push((self.items, *item));
+        let longer = match self.row.is_empty() {
+            true => Some(record.shape),
+            false => self.codes.joined(self.shape, record.shape),
+        };
+        match longer {
+            Some(shape) => self.shape = shape,
+            None => {
+                self.end_row(&values, to);
+                self.shape = record.shape;
+            }
         }
+        self.row.push(item);
+    }
+
+    /// Links the row of records that was found to be one, or each for itself.
+    #[inline]
+    fn end_row<'v>(&mut self, values: &impl Fn(&Record) -> Values<'v>, to: &mut Links) {
+        let [first, rest @ ..] = &self.row[..] else {
+            return;
+        };
+        let (first, rows) = (*first, 1 + rest.len() as u32);
+        let all = match first.what {
+            What::Record(record) => record.row(self.shape),
+            What::Event(_) => unreachable!("a row has records"),
+        };
+        if rows > 1 && self.linked(first, &all, values, to) {
+            self.items += rows;
+        } else {
+            for n in 0..rows {
+                let item = self.row[n as usize];
+                if let What::Record(record) = &item.what {
+                    match self.linked(item, record, values, to) {
+                        true => self.items += 1,
+                        false => self.other(item, to),
+                    }
+                }
+            }
+        }
+        self.row.clear();
+    }
+
+    fn linked<'v>(
+        &mut self,
+        item: Item,
+        record: &Record,
+        values: &impl Fn(&Record) -> Values<'v>,
+        to: &mut Links,
+    ) -> bool {
+        to.end = item.step + u64::from(self.codes.way(record.shape).executed);
+        if self.begin == to.records.len() as u32 {
+            self.thread = item.thread;
+        }
+        self.record(&item, record, &values(record), to)
+    }
+
+    /// An item that is in no segment.
+    fn other(&mut self, item: Item, to: &mut Links) {
+        self.end_segment(to);
+        to.others.push((self.items, item));
         self.items += 1;
-        if !linked {
-            self.begin_segment(to);
-        }
+        self.begin_segment(to);
     }
 
     /// Ends a chunk.
-    pub(crate) fn end(&mut self, to: &mut Links) {
+    pub(crate) fn end<'v>(&mut self, values: impl Fn(&Record) -> Values<'v>, to: &mut Links) {
+        self.end_row(&values, to);
         self.end_segment(to);
         to.items = self.items;
         to.variants.extend_from_slice(&self.variants[self.heard..]);
@@ -421,9 +438,9 @@ impl<'a> Linker<'a> {
     }
 
     /// Links a record, if it is one of which all is known in advance.
-    fn record(&mut self, item: &Item, shape: u32, values: &Values<'_>, to: &mut Links) -> bool {
-        let variant = self.variant(shape, values);
-        variant.is_some_and(|v| self.take(item, v, to))
+    fn record(&mut self, item: &Item, taped: &Record, values: &Values<'_>, to: &mut Links) -> bool {
+        let variant = self.variant(taped.shape, values);
+        variant.is_some_and(|v| self.take(item, taped, v, to))
     }
 
     fn variant(&mut self, shape: u32, values: &Values<'_>) -> Option<u32> {
@@ -431,8 +448,7 @@ impl<'a> Linker<'a> {
         let form = self.forms[shape as usize].get_or_insert_with(|| Form::of(codes, shape));
         let form = form.as_deref_mut()?;
         let known = [0, values.rsp, values.rbp, 0];
-        // A bit for each cell that was stored to, by the lowest bits of its number.
-        let mut stored = 0u64;
+        let record = self.next;
         let mut meets = 3 * form.accesses.len() + form.conditions.len() > BITS;
         let mut number = 0;
         let mut pieces = 0;
@@ -441,8 +457,11 @@ impl<'a> Linker<'a> {
             let (cell, align) = (addr / 8, addr % 8);
             number = number << 3 | align;
             let mut piece = |cell: u64, memory: &mut Table| {
-                meets |= stored >> (cell % 64) & 1 != 0;
-                stored |= u64::from(a.writes) << (cell % 64);
+                let stored = &mut self.stores[cell as usize % STORES];
+                meets |= *stored == record;
+                if a.writes {
+                    *stored = record;
+                }
                 let place = memory.place(cell, a.writes);
                 *self.pieces.get_mut(pieces)? = (cell, place);
                 pieces += 1;
@@ -502,7 +521,7 @@ impl<'a> Linker<'a> {
     }
 
     /// Gives a record its links, and notes what it wrote.
-    fn take(&mut self, item: &Item, number: u32, to: &mut Links) -> bool {
+    fn take(&mut self, item: &Item, taped: &Record, number: u32, to: &mut Links) -> bool {
         let Linker {
             variants,
             registers,
@@ -608,17 +627,14 @@ impl<'a> Linker<'a> {
                 }
             };
         }
-        let What::Record(Record { first_frame, .. }) = item.what else {
-            unreachable!("it is a record");
-        };
+        to.taped.push(*taped);
         to.records.push(Linked {
-            item: self.items,
             variant: number,
             links: links as u32,
             wanted: to.outputs,
             step: (item.step - to.step) as u32,
             frame: item.frame,
-            first_frame,
+            first_frame: taped.first_frame,
         });
         to.outputs += variant.outputs.len() as u32;
         self.next += 1;
@@ -709,12 +725,12 @@ fn write(to: &mut Links, link: Link, slot: Slot, output: Option<Slot>, bits: u8)
 }
 
 impl Access {
-    fn of(spot: &plan::Spot) -> Access {
+    fn of(spot: &plan::Spot, unit: u8) -> Access {
         let place = |slot| match slot {
             tape::slot::ZERO => ZERO,
             tape::slot::RSP => RSP,
             tape::slot::RBP => RBP,
-            n => (tape::RECORD_HEAD + 8 * n as usize) as u16,
+            n => (tape::RECORD_HEAD + unit as usize * n as usize) as u16,
         };
         let len = spot.access.fixed().unwrap_or(0);
         let writes = spot.access.writes;

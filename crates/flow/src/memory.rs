@@ -84,14 +84,23 @@ impl Packed {
 #[repr(align(64))]
 struct Line([Packed; 4]);
 
-/// Where the same was wanted the last time: which bytes, perhaps where in the line of the cell, and the number
-/// for who wants that.
-#[derive(Clone, Copy, Default, PartialEq)]
+/// Which bytes were wanted the last time, and the number for who wants them.
+#[derive(Clone, Copy, Default)]
 pub(crate) struct Trace {
     bytes: u8,
-    n: u8,
     what: u32,
 }
+
+/// A wish of one execution that is not in its line yet.
+struct Waiting {
+    /// The cell.
+    n: u64,
+    step: u64,
+    what: u32,
+}
+
+/// Cells that are looked at together.
+pub(crate) const TOGETHER: usize = 64;
 
 /// Wanted bytes of memory.
 pub(crate) struct Memory {
@@ -110,6 +119,7 @@ pub(crate) struct Memory {
     numbers: Vec<SmallVec<[(u8, u32); 1]>>,
     odd: Vec<Entry>,
     free_odd: Vec<u32>,
+    waiting: Vec<Waiting>,
     /// A cell that is looked at.
     room: Cell,
 }
@@ -127,6 +137,7 @@ impl Memory {
             numbers: Vec::new(),
             odd: Vec::new(),
             free_odd: Vec::new(),
+            waiting: Vec::new(),
             room: Cell::new(),
         }
     }
@@ -343,53 +354,63 @@ impl Memory {
         }
     }
 
-    /// The same for one execution, where executions are put together; `trace` is where that was the
-    /// last time. Whether it is still true.
+    /// The same for one execution and bytes of one cell, where executions are put together; not before
+    /// [`Memory::catch_up`]. `trace` is what the same was found to be the last time.
     #[inline]
-    pub(crate) fn want(
-        &mut self,
-        addr: u64,
-        len: u64,
-        who: WhoId,
-        step: u64,
-        trace: &mut Trace,
-    ) -> bool {
-        let n = addr / 8;
-        if addr % 8 + len > 8 {
-            self.add(addr, len, Wants::one(who, step), Each(false));
-            return true;
+    pub(crate) fn want(&mut self, n: u64, bytes: u8, who: WhoId, step: u64, trace: &mut Trace) {
+        if trace.bytes != bytes {
+            *trace = Trace {
+                bytes,
+                what: self.what(who, bytes),
+            };
         }
-        let wants = Wants::one(who, step);
-        let bytes = part(n, addr, len);
-        let line = self.line(n);
-        let known = trace.bytes == bytes;
-        if line != 0 && known {
-            let Line(all) = &mut self.lines[line as usize];
-            let same = &mut all[trace.n as usize % 4];
-            if same.what() == u64::from(trace.what) && !same.is_none() && same.join(&wants) {
-                return true;
-            }
+        let what = trace.what;
+        self.waiting.push(Waiting { n, step, what });
+        if self.waiting.len() == TOGETHER {
+            self.catch_up();
         }
-        let what = match known {
-            true => trace.what,
-            false => self.what(who, bytes),
-        };
-        let base = n * 8;
-        let at = self.put(n, Entry { wants, base, bytes }, what);
-        let before = std::mem::replace(trace, Trace { bytes, n: at, what });
-        *trace == before
     }
 
-    /// Puts a wish into a cell, where executions are put together; where in its first line it is then, or
-    /// anywhere if it is in another. `what` is the number for it.
-    fn put(&mut self, n: u64, entry: Entry, what: u32) -> u8 {
+    /// The lines of cells, as far as there is room. They are fetched, which takes no longer than fetching one: the CPU need not
+    /// know what is in one to ask for the next.
+    pub(crate) fn fetch(&self, cells: impl Iterator<Item = u64>) -> [u32; TOGETHER] {
+        let mut lines = [0; TOGETHER];
+        for (n, line) in cells.zip(&mut lines) {
+            *line = self.line(n);
+        }
+        let firsts = lines.map(|line| self.lines[line as usize].0[0].0);
+        std::hint::black_box(&firsts);
+        lines
+    }
+
+    /// Does what waits to be done.
+    pub(crate) fn catch_up(&mut self) {
+        let waiting = std::mem::take(&mut self.waiting);
+        let lines = self.fetch(waiting.iter().map(|w| w.n));
+        for (w, line) in waiting.iter().zip(lines) {
+            let (who, bytes) = self.whats[w.what as usize];
+            let wants = Wants::one(who, w.step);
+            let what = u64::from(w.what);
+            let Line(all) = &mut self.lines[line as usize];
+            let same = all.iter_mut().find(|p| p.what() == what && !p.is_none());
+            if same.is_none_or(|same| !same.join(&wants)) {
+                let base = w.n * 8;
+                self.put(w.n, Entry { wants, base, bytes }, w.what);
+            }
+        }
+        self.waiting = waiting;
+        self.waiting.clear();
+    }
+
+    /// Puts a wish into a cell, where executions are put together. `what` is the number for it.
+    fn put(&mut self, n: u64, entry: Entry, what: u32) {
         let slot = self.slot(n).unwrap_or_else(|| self.page(n));
         if self.tables[slot] == 0 {
             let mut line = Line::default();
             line.0[0] = self.pack_as(n, &entry, what);
             self.tables[slot] = self.keep_line(line);
             self.count += 1;
-            return 0;
+            return;
         }
         let mut line = self.tables[slot] as usize;
         'lines: loop {
@@ -398,7 +419,7 @@ impl Memory {
                 if known.is_none() {
                     let packed = self.pack_as(n, &entry, what);
                     self.lines[line].0[at] = packed;
-                    return at as u8;
+                    return;
                 }
                 match known.what() {
                     ODD => break 'lines,
@@ -408,7 +429,7 @@ impl Memory {
                     }
                     same if same == u64::from(what) => {
                         if self.lines[line].0[at].join(&entry.wants) {
-                            return at as u8;
+                            return;
                         }
                         break 'lines;
                     }
@@ -420,12 +441,11 @@ impl Memory {
             (more.0[0], more.0[1]) = (all[3], self.pack_as(n, &entry, what));
             let more = self.keep_line(more);
             self.lines[line].0[3] = Packed::at(MORE, more);
-            return 0;
+            return;
         }
         self.change(n, |cell| {
             put(cell, entry, &mut Each(false));
         });
-        0
     }
 
     /// What was wanted of other bytes is wanted of those at `addr`.

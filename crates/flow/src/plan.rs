@@ -1,17 +1,20 @@
 //! What a reader of the tape wants to know of a superblock, worked out once.
 
-use crate::codes::InsnId;
+use std::sync::Arc;
+
+use crate::codes::{InsnId, Way, unchanged};
 use crate::reader::FrameId;
 use iced_x86::{Decoder, DecoderOptions, Instruction, Mnemonic, OpKind, Register};
 use image::effects::{self, Access, Control, Effects, Place, RegRange, Segment, Size};
 use tape::{Code, Known, Term, What, slot};
 
 /// An instruction with what the tape tells about it.
+#[derive(Clone)]
 pub struct Step {
     pub pc: u64,
     pub id: InsnId,
     pub len: u8,
-    pub effects: Effects,
+    pub effects: Arc<Effects>,
     pub spots: Vec<Spot>,
     /// Where on the tape the condition of a conditional move is.
     pub condition: Option<Term>,
@@ -80,9 +83,14 @@ pub struct Values<'a> {
     pub rsp: u64,
     pub rbp: u64,
     pub fs_base: u64,
+    /// From one slot to the next in bytes: [`Values::UNIT`], or less in records that are read as one.
+    pub unit: u8,
 }
 
 impl Values<'_> {
+    /// What a value has on the tape.
+    pub const UNIT: u8 = 8;
+
     #[inline]
     pub fn get(&self, t: Term) -> u64 {
         self.slot(t.slot).wrapping_add_signed(t.offset)
@@ -95,7 +103,7 @@ impl Values<'_> {
             slot::RSP => self.rsp,
             slot::RBP => self.rbp,
             n => {
-                let at = tape::RECORD_HEAD + 8 * n as usize;
+                let at = tape::RECORD_HEAD + self.unit as usize * n as usize;
                 match self.record.get(at..at + 8) {
                     Some(b) => u64::from_le_bytes(b.try_into().expect("eight bytes")),
                     None => 0,
@@ -216,15 +224,33 @@ impl Spot {
 }
 
 impl Plan {
-    pub fn of(code: &Code) -> Plan {
-        let mut plan = Plan {
-            steps: Vec::with_capacity(code.insns.len()),
+    fn empty() -> Plan {
+        Plan {
+            steps: Vec::new(),
             calls: Vec::new(),
             stores: Vec::new(),
             branches: Vec::new(),
             branch_bits: 0,
             writes: 0,
-        };
+        }
+    }
+
+    /// Adds the instruction that is next; with where the return address goes, if it is a call.
+    fn push(&mut self, i: u8, step: Step, call: Option<Term>) {
+        self.calls.extend(call.map(|slot| (i, slot)));
+        for spot in step.spots.iter().filter(|s| s.access.writes) {
+            self.stores.push((i, *spot));
+        }
+        if step.may_branch {
+            self.branches.push((i, step.pc));
+        }
+        self.writes |= step.writes;
+        self.steps.push(step);
+    }
+
+    pub fn of(code: &Code) -> Plan {
+        let mut plan = Plan::empty();
+        plan.steps.reserve(code.insns.len());
         for (i, insn) in code.insns.iter().enumerate() {
             let known: Vec<Known> = code
                 .known
@@ -233,29 +259,116 @@ impl Plan {
                 .copied()
                 .collect();
             let step = Step::of(insn, &known);
-            if matches!(
+            let calls = matches!(
                 step.effects.control,
                 Control::Call(_) | Control::IndirectCall
-            ) && let Some(rsp) = find(&known, What::Before(4))
-            {
-                let slot = Term {
-                    slot: rsp.slot,
-                    offset: rsp.offset - 8,
-                };
-                plan.calls.push((i as u8, slot));
-            }
-            for spot in step.spots.iter().filter(|s| s.access.writes) {
-                plan.stores.push((i as u8, *spot));
-            }
-            if step.may_branch {
-                plan.branches.push((i as u8, step.pc));
-            }
-            plan.writes |= step.writes;
-            plan.steps.push(step);
+            );
+            let rsp = find(&known, What::Before(4)).filter(|_| calls);
+            let call = rsp.map(|rsp| Term {
+                slot: rsp.slot,
+                offset: rsp.offset - 8,
+            });
+            plan.push(i as u8, step, call);
         }
         plan.branch_bits = crate::asked::bits(plan.branches.iter().map(|b| b.1));
         plan
     }
+}
+
+/// Where the values of a record are in a row of records that is read as one.
+struct Shift {
+    /// How far its beginning is from that of the row, and its own unit.
+    bytes: usize,
+    unit: u8,
+    rsp: Term,
+    rbp: Term,
+}
+
+/// From one slot to the next in a row of records, in bytes: their heads are shorter than a value.
+const ROW_UNIT: usize = tape::RECORD_HEAD;
+
+impl Shift {
+    /// What a term of the record is in the row, if that can be said.
+    fn term(&self, t: Term) -> Option<Term> {
+        let to = match t.slot {
+            slot::ZERO => return Some(t),
+            slot::RSP => self.rsp,
+            slot::RBP => self.rbp,
+            n => {
+                let slot = (self.bytes + self.unit as usize * n as usize) / ROW_UNIT;
+                Term {
+                    slot: u8::try_from(slot).ok().filter(|n| *n < slot::VALUES)?,
+                    offset: 0,
+                }
+            }
+        };
+        Some(Term {
+            slot: to.slot,
+            offset: to.offset.wrapping_add(t.offset),
+        })
+    }
+
+    /// The same for what there may be.
+    fn maybe(&self, t: Option<Term>) -> Option<Option<Term>> {
+        match t {
+            Some(t) => self.term(t).map(Some),
+            None => Some(None),
+        }
+    }
+
+    fn step(&self, s: &Step) -> Option<Step> {
+        let spot = |spot: &Spot| {
+            Some(Spot {
+                access: spot.access,
+                base: self.maybe(spot.base)?,
+                index: self.maybe(spot.index)?,
+                bit: self.maybe(spot.bit)?,
+                after: self.maybe(spot.after)?,
+                vector: self.maybe(spot.vector)?,
+            })
+        };
+        Some(Step {
+            spots: s.spots.iter().map(spot).collect::<Option<_>>()?,
+            condition: self.maybe(s.condition)?,
+            ..s.clone()
+        })
+    }
+}
+
+/// Two ways, one after the other, as one. Nothing if what is on the tape cannot be named then.
+pub(crate) fn join(ways: [(&Plan, &Way); 2]) -> Option<(Plan, Way)> {
+    let mut shift = Shift {
+        bytes: 0,
+        unit: 0,
+        rsp: unchanged(slot::RSP),
+        rbp: unchanged(slot::RBP),
+    };
+    let mut plan = Plan::empty();
+    let mut last = None;
+    for (part, way) in ways {
+        shift.unit = way.unit;
+        let begin = plan.steps.len() as u8;
+        for (i, s) in part.steps[..way.executed as usize].iter().enumerate() {
+            let call = part.calls.iter().find(|c| c.0 as usize == i);
+            let call = shift.maybe(call.map(|c| c.1))?;
+            plan.push(begin + i as u8, shift.step(s)?, call);
+        }
+        (shift.rsp, shift.rbp) = (shift.term(way.rsp)?, shift.term(way.rbp)?);
+        shift.bytes += way.record_len as usize;
+        last = way.last;
+    }
+    plan.branch_bits = crate::asked::bits(plan.branches.iter().map(|b| b.1));
+    let way = Way {
+        plan: 0,
+        record_len: shift.bytes.try_into().ok()?,
+        executed: plan.steps.len() as u8,
+        calls: plan.calls.len() as u8,
+        rsp: shift.rsp,
+        rbp: shift.rbp,
+        last,
+        unit: ROW_UNIT as u8,
+    };
+    Some((plan, way))
 }
 
 impl Plan {
@@ -326,7 +439,7 @@ impl Step {
                     | Control::Call(_)
                     | Control::IndirectCall
             ),
-            effects,
+            effects: Arc::new(effects),
         }
     }
 

@@ -140,6 +140,7 @@ impl Reader {
             rsp: self.rsp,
             rbp: self.rbp,
             fs_base: self.fs_base,
+            unit: way.unit,
         };
         if way.calls > 0 {
             let plan = codes.plan(shape);
@@ -151,9 +152,7 @@ impl Reader {
                 self.push(call, values.get(slot), frames);
             }
         }
-        let rsp = way.rsp.map(|t| values.get(t));
-        let rbp = way.rbp.map(|t| values.get(t));
-        (self.rsp, self.rbp) = (rsp.unwrap_or(self.rsp), rbp.unwrap_or(self.rbp));
+        (self.rsp, self.rbp) = (values.get(way.rsp), values.get(way.rbp));
         self.step += u64::from(way.executed);
         if let Some(last) = way.last {
             self.left = last.leaves;

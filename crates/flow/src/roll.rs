@@ -75,7 +75,7 @@ impl Records {
         }
     }
 
-    fn get(&self) -> Cow<'_, [u8]> {
+    pub(crate) fn get(&self) -> Cow<'_, [u8]> {
         match self {
             Records::Raw(bytes) => bytes.into(),
             Records::Packed { bytes, len } => {
@@ -431,12 +431,13 @@ impl Roll {
     #[inline]
     fn values<'v>(&self, records: &'v [u8], record: &Record) -> Values<'v> {
         let at = record.at as usize;
-        let len = self.codes.way(record.shape).record_len as usize;
+        let way = self.codes.way(record.shape);
         Values {
-            record: &records[at..at + len],
+            record: &records[at..at + way.record_len as usize],
             rsp: record.rsp,
             rbp: record.rbp,
             fs_base: record.fs_base,
+            unit: way.unit,
         }
     }
 
@@ -512,11 +513,11 @@ impl Roll {
         };
         let mut links = to.room.take().unwrap_or_default();
         linker.begin(chunk.records.len(), chunk.start.step, &mut links);
+        let values = |record: &Record| self.values(&to.records, record);
         self.follow_chunk(chunk, &to.records, &mut to.frames, |item| {
-            let values = |record: &Record| self.values(&to.records, record);
-            linker.item(&item, values, &mut links);
+            linker.item(item, values, &mut links);
         });
-        linker.end(&mut links);
+        linker.end(values, &mut links);
         to.links = Some(links);
         to
     }

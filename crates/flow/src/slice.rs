@@ -99,7 +99,7 @@ impl Shown {
 }
 
 /// Calls of which it is remembered what they are shown as.
-const LATELY: usize = 16;
+const LATELY: usize = 256;
 /// Links are made where one record of so many is looked at.
 const FEW: usize = 16;
 
@@ -655,6 +655,7 @@ impl<'a, E: Edges> Slicer<'a, E> {
                     rsp: 0,
                     rbp: 0,
                     fs_base: 0,
+                    unit: Values::UNIT,
                 };
                 self.step(Here {
                     view,

@@ -23,6 +23,7 @@ use crate::codes::InsnId;
 use crate::effect::{By, Effect, Face, Front, Known, Place, Scene, Use, Wanting, learn};
 use crate::link::{From, Packed, Slot, Unpacked, Writer};
 use crate::links::{self, Linked, Links, Segment};
+use crate::memory::TOGETHER;
 use crate::reader::FrameId;
 use crate::roll::View;
 use crate::slice::{NOBODY, Shown, Slicer};
@@ -107,6 +108,7 @@ impl<E: Edges> Slicer<'_, E> {
         for n in segment.records.clone().rev() {
             self.back(&mut sweep, &place, links, n as usize);
         }
+        self.memory.catch_up();
         sweep.variants = variants;
         self.sweep = Some(sweep);
     }
@@ -114,14 +116,22 @@ impl<E: Edges> Slicer<'_, E> {
     /// Variants that are met from now on.
     pub(crate) fn hear(&mut self, links: &Links) {
         let mut sweep = self.sweep.take().unwrap_or_default();
-        sweep.faces.resize(self.codes.len(), None);
+        sweep.faces.resize(self.codes.ways(), None);
         let n = self.codes.instructions();
         sweep.decided.resize(n, SmallVec::new());
-        sweep.deciders.resize(self.codes.len(), SmallVec::new());
+        sweep.deciders.resize(self.codes.ways(), SmallVec::new());
         for variant in &links.variants {
             let face = self.face(&mut sweep, variant.shape);
-            let variant = variant.clone();
-            sweep.variants.push(Front { variant, face });
+            let steps = &self.codes.plan(variant.shape).steps;
+            let insns = variant.outputs.iter().map(|o| match o.insn as usize {
+                i if face.visible[i] => steps[i].id,
+                _ => NOBODY,
+            });
+            sweep.variants.push(Front {
+                insns: insns.collect(),
+                variant: variant.clone(),
+                face,
+            });
         }
         let n = sweep.variants.len();
         sweep.last.resize(n, u32::MAX);
@@ -150,6 +160,11 @@ impl<E: Edges> Slicer<'_, E> {
             self.registers().summarise(cell.into());
         }
         for n in segment.memory.clone() {
+            if (n - segment.memory.start).is_multiple_of(TOGETHER as u32) {
+                let next = n as usize..segment.memory.end as usize;
+                let cells = links.memory[next].iter().map(|m| m.0);
+                self.memory.fetch(cells.take(TOGETHER));
+            }
             let (cell, link) = links.memory[n as usize];
             if !self.memory.maybe(cell * 8, 8) {
                 continue;
@@ -238,10 +253,10 @@ impl<E: Edges> Slicer<'_, E> {
 
     /// Goes back past a record.
     fn back(&mut self, sweep: &mut Sweep, place: &Place<'_>, links: &mut Links, n: usize) {
-        let linked = links.records[n];
+        let (linked, taped) = (links.records[n], links.taped[n]);
         let step = links.step_of(&linked);
         let later = self.later.replace((place.thread, linked.frame));
-        let Front { variant, face } = &place.variants[linked.variant as usize];
+        let Front { variant, face, .. } = &place.variants[linked.variant as usize];
         let wanted = linked.wanted as usize;
         let wanted = wanted..wanted + variant.outputs.len();
         let is_wanted = links.wanted[wanted.clone()].iter().any(|w| *w != 0);
@@ -271,7 +286,7 @@ impl<E: Edges> Slicer<'_, E> {
             variant,
             face,
             place,
-            item: linked.item,
+            taped: &taped,
             step,
             frame: linked.frame,
             asked,
@@ -342,7 +357,7 @@ impl<E: Edges> Slicer<'_, E> {
         match link.unpack() {
             Unpacked::One(slot, bits) if u.bits & !bits == 0 && !u.one_of_many => {
                 let output = links.want(slot, u.bits);
-                if !u.again(output) {
+                if !u.again(output, place) {
                     self.find(sweep, place, links, scene, u, slot, output, u.bits);
                 }
             }
@@ -396,7 +411,7 @@ impl<E: Edges> Slicer<'_, E> {
                         continue;
                     }
                     sweep.met.push(to);
-                    if !u.again(output) {
+                    if !u.again(output, place) {
                         self.find(sweep, place, links, scene, u, slot, output, bits);
                     }
                 }
@@ -427,15 +442,18 @@ impl<E: Edges> Slicer<'_, E> {
             by => scene.shown(self.codes, by).node.step,
         };
         let read = scene.variant.inputs[u.input as usize];
-        let of = match input != 0 && Some(read) == u.piece.map(Spot::Memory) {
-            true => Some(input),
-            false => u.piece.map(|piece| self.cell(scene, piece)),
-        };
+        let of = u.piece.map(|piece| {
+            let class = scene.variant.pieces[piece as usize].class;
+            match input != 0 && read == Spot::Memory(class) {
+                true => input,
+                false => self.cell(scene, piece),
+            }
+        });
         for (first, len) in runs(bits) {
+            let bytes = (((1u16 << len) - 1) << first) as u8;
             match cell {
                 links::Cell::Memory(n) if of.is_none_or(|of| of == n) => {
-                    let at = n * 8 + first;
-                    self.memory.want(at, len, u.who, step, &mut u.trace);
+                    self.memory.want(n, bytes, u.who, step, &mut u.trace);
                 }
                 cell => {
                     let took = Took {
@@ -444,7 +462,7 @@ impl<E: Edges> Slicer<'_, E> {
                         entry: Entry {
                             wants: Wants::one(u.who, step),
                             base: of.map_or(0, |n| n * 8),
-                            bytes: (((1u16 << len) - 1) << first) as u8,
+                            bytes,
                         },
                     };
                     self.pend(cell, &took);
@@ -493,12 +511,13 @@ impl<E: Edges> Slicer<'_, E> {
         }
         let number = merged.number(u64::from(u.who) << 32 | u64::from(s.id));
         let new = Known {
-            output,
+            insn: s.id,
             number,
             times: 0,
         };
+        u.output = output;
         let before = std::mem::replace(&mut u.near, new);
-        if before.output != Known::NOTHING.output {
+        if before.insn != NOBODY {
             u.known.push(before);
         }
         // Those that are found by what is known now are earlier.
@@ -589,9 +608,9 @@ impl<E: Edges> Slicer<'_, E> {
         let last = sweep.last[variant as usize];
         if let Some(Some(effect)) = sweep.effects.get(last as usize)
             && effect.asked == scene.asked
-            && scene.hidden.is_empty()
             // Byte by byte, as they were just written.
             && effect.key.iter().zip(wanted).all(|(a, b)| a == b)
+            && effect.shown.iter().zip(scene.hidden).all(|(a, b)| *a == b.id)
         {
             return last;
         }
@@ -601,11 +620,6 @@ impl<E: Edges> Slicer<'_, E> {
         key.extend_from_slice(&scene.asked.to_le_bytes());
         for shown in scene.hidden {
             key.extend_from_slice(&shown.id.to_le_bytes());
-        }
-        if let Some(Some(effect)) = sweep.effects.get(last as usize)
-            && *effect.key == key[..]
-        {
-            return last;
         }
         let known = sweep.known[variant as usize].get(&sweep.key[..]).copied();
         let number = known.unwrap_or_else(|| {

@@ -144,8 +144,8 @@ impl Table {
             len: way.record_len,
             executed: way.executed.into(),
             stores: (first_store, self.stores.len() as u32),
-            rsp: way.rsp.map_or(Source { at: RSP, plus: 0 }, Source::of),
-            rbp: way.rbp.map_or(Source { at: RBP, plus: 0 }, Source::of),
+            rsp: Source::of(way.rsp),
+            rbp: Source::of(way.rbp),
         };
     }
 
@@ -245,6 +245,7 @@ impl Place {
             rsp: self.known[1],
             rbp: self.known[2],
             fs_base: self.known[3],
+            unit: Values::UNIT,
         }
     }
 }

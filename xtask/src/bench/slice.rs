@@ -49,7 +49,7 @@ const LENGTHS: [Length; 4] = [
     },
     Length {
         name: "100 million",
-        rounds: 711,
+        rounds: 829,
         stride: 1,
         gigabytes: 3,
         limit: Duration::from_secs(60),
@@ -57,7 +57,7 @@ const LENGTHS: [Length; 4] = [
     // The replay alone takes long.
     Length {
         name: "1 billion",
-        rounds: 7140,
+        rounds: 8546,
         stride: 7,
         gigabytes: 12,
         limit: Duration::from_secs(300),

@@ -351,7 +351,8 @@ fn normal((steps, edges): Sliced) -> Sliced {
 #[track_caller]
 fn check(source: &str, flags: &[&str]) {
     let scene = Scene::record(source, flags);
-    let (roll, steps) = roll(&scene);
+    let (mut roll, steps) = roll(&scene);
+    roll.join();
     let file = scene.folder.path().join("tape");
     roll.save(&file).expect("the tape can be saved");
     let saved = Roll::open(&file).expect("the tape can be opened");
@@ -535,7 +536,8 @@ fn a_foreign_program() {
     let args = ["sort", "-k1,1n"].map(OsString::from);
     let args = args.into_iter().chain([text.into_os_string()]);
     scene.record_program(Path::new("/usr/bin/sort"), args.collect());
-    let (roll, steps) = roll(&scene);
+    let (mut roll, steps) = roll(&scene);
+    assert!(roll.join() > 0, "some ways follow each other often");
     let mut replay = scene.replay();
     let halt = replay.run(&Until::step(steps - 1)).expect("it runs");
     assert!(!matches!(halt, Halt::Ended(_)), "{halt:?}");
@@ -582,7 +584,8 @@ fn a_foreign_program() {
 fn threads() {
     let scene = Scene::compile_hosted(include_str!("threads.c"), &["-O1", "-pthread"]);
     scene.record_program(&scene.program(), vec!["guest".into()]);
-    let (roll, steps) = roll(&scene);
+    let (mut roll, steps) = roll(&scene);
+    assert!(roll.join() > 0, "some ways follow each other often");
     let mut turns = Vec::new();
     roll.forward(|_, item| {
         if turns.last() != Some(&item.thread) {
