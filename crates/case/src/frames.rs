@@ -112,7 +112,12 @@ fn describe(m: &Moment<'_>, mut raw: Vec<RawFrame>) -> FrameList {
 }
 
 fn convert(m: &Moment<'_>, raw: &[RawFrame]) -> Vec<Frame> {
-    let described = m.program.describe(raw, m.memory());
+    let mut described = m.program.describe(raw, m.memory());
+    if let (Some(inner), Some(frame)) = (raw.first(), described.first_mut())
+        && let Some(arguments) = m.program.incoming_arguments(inner, m.memory())
+    {
+        frame.arguments = arguments;
+    }
     described
         .into_iter()
         .map(|f| Frame {

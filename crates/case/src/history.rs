@@ -39,6 +39,9 @@ pub struct ValueReport {
     pub type_name: String,
     pub address: Option<u64>,
     pub size: Option<u64>,
+    /// Of a bit field, the first bit in these bytes and how many there are.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bits: Option<(u64, u64)>,
 }
 
 /// Several expressions at a place.
@@ -161,7 +164,7 @@ fn vectors(state: &[u8]) -> Option<[u128; 16]> {
 
 fn here(traced: &mut Traced, request: &ValueRequest) -> Result<ValueReport, Error> {
     let point = request.at.clone().unwrap_or(Point::Crash);
-    let found = traced.find(&point)?;
+    let found = traced.find_settled(&point)?;
     traced.go(found)?;
     let v = traced.evaluate(&request.expression)?;
     let node = Node {
@@ -181,6 +184,7 @@ fn here(traced: &mut Traced, request: &ValueRequest) -> Result<ValueReport, Erro
             _ => None,
         },
         size: Some(v.bytes.len() as u64),
+        bits: v.bits,
     })
 }
 
@@ -209,7 +213,7 @@ fn values_of(traced: &mut Traced, request: &ValuesRequest) -> Result<ValuesRepor
     let mut more = false;
     let point = request.at.clone().unwrap_or(Point::Crash);
     match (request.every, &point) {
-        (None, one) => times.push(traced.find(one)?),
+        (None, one) => times.push(traced.find_settled(one)?),
         (Some(most), Point::Line { nth: None, .. } | Point::Function { nth: None, .. }) => {
             let wanted = traced.addresses(&point)?;
             let wanted = |pc| wanted.contains(&pc);
@@ -220,6 +224,9 @@ fn values_of(traced: &mut Traced, request: &ValuesRequest) -> Result<ValuesRepor
                 }
                 !more
             });
+            for e in times.iter_mut().flatten() {
+                *e = traced.settled(*e);
+            }
         }
         (Some(_), once) => {
             return Err(Error::Request(format!(
@@ -301,7 +308,10 @@ fn history_of(traced: &mut Traced, request: &ValueRequest) -> Result<HistoryRepo
             .map_err(|e| traced.wrong(e))?;
         let mut bytes = vec![0; size.min(64) as usize];
         let n = traced.replay.read(addr, &mut bytes);
-        values.push(render(&bytes[..n]));
+        values.push(match now.bits {
+            Some(bits) => render_bits(&bytes[..n], bits),
+            None => as_float(traced, &now, addr).unwrap_or_else(|| render(&bytes[..n])),
+        });
     }
     values.reverse();
     let mut report = Report::new(traced);
@@ -321,6 +331,29 @@ fn history_of(traced: &mut Traced, request: &ValueRequest) -> Result<HistoryRepo
         });
     let writes = list.collect();
     Ok(HistoryReport { now, writes, more })
+}
+
+/// What a variable of a floating-point type is where the guest stands; its bytes tell nobody anything.
+fn as_float(traced: &Traced, now: &ValueReport, addr: u64) -> Option<String> {
+    let of = now.type_name.as_str();
+    let of = of
+        .trim_start_matches("const ")
+        .trim_start_matches("volatile ");
+    if !["float", "double", "long double"].contains(&of) {
+        return None;
+    }
+    let there = traced.evaluate(&format!("*({of} *) {addr:#x}"));
+    there.ok().map(|v| v.value)
+}
+
+/// A bit field in the bytes that it is a part of.
+fn render_bits(bytes: &[u8], (first, count): (u64, u64)) -> String {
+    let mut wide = [0; 16];
+    let n = bytes.len().min(16);
+    wide[..n].copy_from_slice(&bytes[..n]);
+    let mask = 1u128.checked_shl(count as u32).map_or(u128::MAX, |b| b - 1);
+    let value = u128::from_le_bytes(wide) >> first.min(127) & mask;
+    format!("{value} ({value:#x})")
 }
 
 /// Bytes as a number where they can be one.

@@ -275,6 +275,7 @@ fn walk<E: Edges>(
         omitted: FxHashMap::default(),
     };
     let options = options(traced, request)?;
+    traced.roll.join();
     let at = Node {
         step: criterion.roots.first().copied().unwrap_or(criterion.step),
         pc: criterion.pc,
@@ -390,7 +391,10 @@ fn criterion(
     point: &Point,
     request: &SliceRequest,
 ) -> Result<(Criterion, Vec<String>), Error> {
-    let found = traced.find(point)?;
+    let found = match request.about {
+        About::Variable(_) => traced.find_settled(point)?,
+        _ => traced.find(point)?,
+    };
     let mut c = Criterion {
         step: found.map_or(traced.steps, |e| e.step),
         pc: found.map_or(traced.regs.rip, |e| e.pc),
@@ -400,6 +404,11 @@ fn criterion(
     };
     let mut words = Vec::new();
     match &request.about {
+        About::Memory { len: 0, .. } => {
+            return Err(Error::Request(
+                "`--len 0` asks for no bytes; it has to be 1 or more".to_owned(),
+            ));
+        }
         About::Memory { addr, len } => {
             c.memory.push((*addr, *len));
             words.push(format!("{len} bytes at {addr:#x}"));
@@ -413,6 +422,12 @@ fn criterion(
         About::Variable(name) => {
             traced.go(found)?;
             let v = traced.evaluate(name)?;
+            if v.places.is_empty() {
+                return Err(Error::Request(format!(
+                    "`{name}` is computed and names no object; ask for what it is computed from, such as `p->next` or \
+                     `a[i]`"
+                )));
+            }
             for place in v.places {
                 match place {
                     ValuePlace::Memory { address, len } => c.memory.push((address, len)),
@@ -422,7 +437,7 @@ fn criterion(
             }
             if c.memory.is_empty() && c.registers.is_empty() {
                 return Err(Error::Request(format!(
-                    "`{name}` is nowhere here: the compiler has computed it or thrown it away"
+                    "`{name}` is nowhere here: the compiler has thrown it away"
                 )));
             }
             words.push(name.clone());
@@ -651,9 +666,7 @@ impl<'a> Report<'a> {
             let through = self.through(e.kind);
             let entry = merged.entry((from, to, through)).or_insert((e, 0));
             entry.1 += times;
-            if e.from.step > entry.0.from.step {
-                entry.0 = e;
-            }
+            entry.0 = entry.0.max(e);
         }
         for ((from, ..), (e, times)) in merged {
             let to = self.instance(e.to);

@@ -405,6 +405,39 @@ impl Traced {
         }
         Ok(found)
     }
+
+    /// The same for someone who asks for a variable: where a function begins, its frame has to be set up first. A
+    /// debugger that is told to stop at a function does the same.
+    pub(crate) fn find_settled(&self, point: &Point) -> Result<Option<Execution>, Error> {
+        let found = self.find(point)?;
+        Ok(match point {
+            Point::Line { .. } | Point::Function { .. } => found.map(|e| self.settled(e)),
+            _ => found,
+        })
+    }
+
+    /// If an execution is that of the first instruction of a function, the one with which its body begins.
+    pub(crate) fn settled(&self, entry: Execution) -> Execution {
+        let Some(after) = self.program.after_prologue(entry.pc) else {
+            return entry;
+        };
+        let mut body = None;
+        self.roll.executions_from(
+            entry.step,
+            |_| true,
+            |e| {
+                if e.step <= entry.step || e.thread != entry.thread {
+                    return true;
+                }
+                if e.frame == entry.frame && e.pc == after {
+                    body = Some(e);
+                }
+                // It may be left before, by a signal that ends it.
+                body.is_none() && e.frame >= entry.frame
+            },
+        );
+        body.unwrap_or(entry)
+    }
 }
 
 /// A general register, or a part of it.

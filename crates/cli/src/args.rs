@@ -655,7 +655,7 @@ pub(crate) struct WhereArgs {
     pub(crate) what: Expression,
 
     /// Writers to show
-    #[arg(short = 'n', long, value_name = "N", default_value_t = 10)]
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 10, value_parser = some)]
     pub(crate) number: usize,
 
     #[command(flatten)]
@@ -681,6 +681,7 @@ pub(crate) struct ValueArgs {
         long,
         value_name = "N",
         default_value_t = 1000,
+        value_parser = some,
         requires = "every"
     )]
     pub(crate) number: usize,
@@ -751,6 +752,11 @@ fn step(text: &str) -> Result<u64, String> {
     text.replace([',', '_'], "")
         .parse()
         .map_err(|_| "a step is a number, such as 1234567 or 1,234,567".to_owned())
+}
+
+fn some(text: &str) -> Result<usize, String> {
+    let number = text.parse().ok().filter(|n| *n > 0);
+    number.ok_or_else(|| "a number from 1 on is wanted here".to_owned())
 }
 
 fn address(text: &str) -> Result<u64, String> {

@@ -429,3 +429,104 @@ int main(void)
         "other variables: {relevant:?}"
     );
 }
+
+/// Where a function begins, its arguments are not yet where unoptimised code is said to keep them.
+#[test]
+fn arguments_are_known_where_a_function_is_reached() {
+    let p = Place::new();
+    let source = "int twice(int n) {\n    return 2 * n;\n}\n\
+                  int main(void)\n{\n    int sum = 0;\n    for (int i = 5; i < 8; i++)\n\
+                          sum += twice(i);\n    return sum != 36;\n}\n";
+    for level in ["-O0", "-O1"] {
+        let guest = p.build("twice", source, &[level, "-fno-inline", "-fno-ipa-cp"]);
+        p.run(&guest, &[]).exits(0);
+        for place in ["twice", "twice.c:1"] {
+            let r = p.say(&["value", "n", "--at", place, "--every", "--json"]);
+            r.exits(0);
+            let report = json(&r.err);
+            let moments = report["moments"].as_array().expect("moments");
+            let values = moments.iter().map(|m| m["values"][0]["value"].as_str());
+            let values: Vec<&str> = values.map(|v| v.expect("a value")).collect();
+            assert_eq!(values, ["5", "6", "7"], "{level} {place}");
+        }
+        let r = p.say(&[
+            "slice",
+            "--json",
+            "--at",
+            "twice#2",
+            "--var",
+            "n",
+            "--data-only",
+        ]);
+        r.exits(0);
+        assert!(
+            lines(&json(&r.err)).contains(&line(source, "sum += twice")),
+            "{level}"
+        );
+    }
+}
+
+#[test]
+fn a_history_is_told_in_the_terms_of_the_type() {
+    let p = Place::new();
+    let source = "struct { unsigned low : 3, high : 5; } pair;\ndouble share;\nint main(void)\n{\n\
+                  pair.low = 5;\n    pair.high = 9;\n    share = 0.25;\n    share *= 3;\n    return 0;\n}\n";
+    let guest = p.build("terms", source, &["-O0"]);
+    p.run(&guest, &[]).exits(0);
+    let last = format!("terms.c:{}", line(source, "return 0"));
+    let values = |name: &str| -> Vec<String> {
+        let r = p.say(&["where", name, "--at", &last, "--json"]);
+        r.exits(0);
+        let report = json(&r.err);
+        let writes = report["writes"].as_array().expect("writes").iter();
+        let values = writes.map(|w| w["value"].as_str().expect("a value").to_owned());
+        values.collect()
+    };
+    assert_eq!(values("pair.high")[0], "9 (0x9)");
+    assert_eq!(values("pair.low")[0], "5 (0x5)");
+    assert_eq!(values("share"), ["0.75", "0.25"]);
+}
+
+#[test]
+fn what_makes_no_sense_is_said_to() {
+    let p = Place::new();
+    let guest = p.build("inventory", INVENTORY, &["-O0"]);
+    p.run(&guest, &[]).dies(11);
+    for (args, words) in [
+        (&["slice", "--var", "count + 1"][..], "names no object"),
+        (&["slice", "--addr", "0x1000", "--len", "0"], "`--len 0`"),
+        (&["where", "count", "-n", "0"], "a number from 1 on"),
+    ] {
+        let r = p.say(args);
+        r.exits(2);
+        assert!(r.err.contains(words), "{}", r.err);
+    }
+}
+
+/// What is beside the program is looked for there, not beside the copy in the recording; and the program is named.
+#[test]
+fn debug_information_that_is_split_off() {
+    let p = Place::new();
+    let source = "int main(void)\n{\n    int sum = 12;\n    return sum - 12;\n}\n";
+    let guest = p.build("split", source, &["-O0", "-gdwarf-4", "-gsplit-dwarf"]);
+    let package = guest.with_extension("dwp");
+    let packed = std::process::Command::new("dwp")
+        .arg("-e")
+        .args([&guest, std::path::Path::new("-o"), &package])
+        .status();
+    assert!(packed.expect("these tests need binutils").success());
+    let folder = guest.parent().expect("a folder");
+    for entry in fs::read_dir(folder).expect("a folder").flatten() {
+        if entry.path().extension().is_some_and(|e| e == "dwo") {
+            fs::remove_file(entry.path()).expect("a file");
+        }
+    }
+    let asked = ["value", "sum", "--at", "split.c:4"];
+    p.run(&guest, &[]).exits(0);
+    p.say(&asked).exits(0).says("sum = 12");
+    fs::remove_file(package).expect("a file");
+    let r = p.say(&asked);
+    r.exits(2);
+    let named = format!("note: {}: the split debug information", guest.display());
+    assert!(r.err.contains(&named), "{}", r.err);
+}

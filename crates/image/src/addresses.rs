@@ -234,7 +234,7 @@ fn functions_in_debug(module: &Module, name: &str, found: &mut BTreeMap<u64, Str
 /// A compiler that marks the end of the prologue is believed. Otherwise a function that begins by
 /// saving the frame pointer is unoptimised, and its second line is where the body begins. Code
 /// without a frame pointer describes its arguments correctly from the first instruction.
-fn after_prologue(module: &Module, entry: u64) -> u64 {
+pub(crate) fn after_prologue(module: &Module, entry: u64) -> u64 {
     let contents = &module.contents;
     let (Some(elf), Some(debug)) = (contents.elf(), contents.debug()) else {
         return past_frame_pointer(contents.elf(), entry).unwrap_or(entry);

@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::Read as _;
+use std::io::{self, Read as _};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -30,6 +30,9 @@ const LIKELY_EXPANSION: u64 = 32;
 
 /// Program headers lie within the first pages of any file a linker wrote.
 const HEADER_PREFIX: u64 = 64 * 1024;
+
+/// Files up to this size are taken to fit into memory.
+const LARGEST_PLAIN: u64 = 1 << 30;
 
 /// A `PT_LOAD` segment, as the kernel and the dynamic linker map it.
 #[derive(Clone, Debug)]
@@ -80,6 +83,30 @@ impl Section {
     }
 }
 
+/// A file's bytes, read straight to where they stay.
+fn read(path: &Path) -> io::Result<Arc<[u8]>> {
+    let mut file = File::open(path)?;
+    let len = file.metadata()?.len();
+    // What may not fit into memory is to be an error, and no end of the program.
+    if len > LARGEST_PLAIN {
+        return Ok(std::fs::read(path)?.into());
+    }
+    let len = len as usize;
+    let mut data: Arc<[u8]> = std::iter::repeat_n(0, len).collect();
+    let room = Arc::get_mut(&mut data).expect("nobody else has it yet");
+    let mut read = 0;
+    while read < len {
+        match file.read(&mut room[read..]) {
+            // It has become shorter meanwhile.
+            Ok(0) => return Ok(data[..read].into()),
+            Ok(n) => read += n,
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(data)
+}
+
 /// A file read into memory whose header made sense.
 pub(crate) struct Elf {
     pub(crate) path: PathBuf,
@@ -92,11 +119,11 @@ pub(crate) struct Elf {
 
 impl Elf {
     pub(crate) fn open(path: &Path) -> Result<Elf, Error> {
-        let data = std::fs::read(path).map_err(|e| Error::Unreadable {
+        let data = read(path).map_err(|e| Error::Unreadable {
             file: path.to_path_buf(),
             reason: e.to_string(),
         })?;
-        Elf::parse(path, data.into())
+        Elf::parse(path, data)
     }
 
     pub(crate) fn parse(path: &Path, data: Arc<[u8]>) -> Result<Elf, Error> {

@@ -41,7 +41,8 @@ impl Program {
     /// The variables of a frame that have their memory to themselves: where nothing was optimised, all that are
     /// in scope. In optimised code a place may be used for one variable after the other, and a pointer is made
     /// before the scope of its variable begins: there it is those of the outermost scope with which no variable
-    /// of an inner scope or inlined function shares memory.
+    /// of an inner scope or inlined function shares memory. Temporary objects have no names, and the memory of a
+    /// variable may be theirs until it is declared: it counts from that line on.
     pub fn frame_extents(&self, frame: &RawFrame, memory: &dyn Memory) -> Vec<Extent> {
         let Some(view) = View::new(self, frame, memory) else {
             return Vec::new();
@@ -68,10 +69,22 @@ impl Program {
         .into_iter()
         .collect();
         match scopes.first() {
-            Some(outermost) => own.extend(extents_in(&view, *outermost)),
+            Some(outermost) => {
+                let declared = |name, of| match view.debug.inherited(of, name)?.1 {
+                    gimli::AttributeValue::FileIndex(n) => Some(n),
+                    other => other.udata_value(),
+                };
+                let file = declared(gimli::DW_AT_decl_file, *outermost);
+                let here = function.place.line.map(u64::from);
+                own.extend(extents_in(&view, *outermost, |variable| {
+                    let same = declared(gimli::DW_AT_decl_file, variable) == file;
+                    let line = declared(gimli::DW_AT_decl_line, variable);
+                    !same || line.is_none() || here.is_none() || line <= here
+                }));
+            }
             None => {
                 for scope in &function.scopes {
-                    own.extend(extents_in(&view, view.die(scope.die)));
+                    own.extend(extents_in(&view, view.die(scope.die), |_| true));
                 }
             }
         }
@@ -83,7 +96,7 @@ impl Program {
                 ];
                 if nested.contains(&entry.tag()) && inner.len() < MOST_INNER {
                     let die = view.die(entry.offset());
-                    inner.extend(extents_in(&view, die));
+                    inner.extend(extents_in(&view, die, |_| true));
                     scopes.push(die);
                 }
             }
@@ -103,8 +116,12 @@ impl Extent {
     }
 }
 
-/// The variables of one scope that are in memory, whole.
-fn extents_in<'a>(view: &View<'a>, scope: Die<'a>) -> Vec<Extent> {
+/// The variables of one scope that are wanted and in memory, whole.
+fn extents_in<'a>(
+    view: &View<'a>,
+    scope: Die<'a>,
+    wanted: impl Fn(Die<'a>) -> bool,
+) -> Vec<Extent> {
     let mut out = Vec::new();
     for entry in view.debug.children(scope) {
         let is_variable = [gimli::DW_TAG_variable, gimli::DW_TAG_formal_parameter];
@@ -112,6 +129,9 @@ fn extents_in<'a>(view: &View<'a>, scope: Die<'a>) -> Vec<Extent> {
             continue;
         }
         let die = view.die(entry.offset());
+        if !wanted(die) {
+            continue;
+        }
         let name = view.debug.string(die, gimli::DW_AT_name);
         let size = size_of(view.debug, type_of(view.debug, die));
         let (Some(name), Some(size)) = (name, size) else {

@@ -35,6 +35,7 @@ mod error;
 mod evaluate;
 mod expression;
 mod extents;
+mod incoming;
 mod lines;
 mod locate;
 mod module;

@@ -51,7 +51,10 @@ impl Contents {
                 Some(bytes) => Elf::parse(&self.name, bytes.clone()),
                 None => Elf::open(&self.file),
             };
-            let elf = result.map_err(|error| self.warnings.add(error)).ok()?;
+            let mut elf = result.map_err(|error| self.warnings.add(error)).ok()?;
+            // What is read may be a copy. What belongs to the file is beside the file, and that is the one that people
+            // know.
+            elf.path.clone_from(&self.name);
             if let Err(error) = elf.object() {
                 self.warnings.add(error);
             }
@@ -67,7 +70,7 @@ impl Contents {
             if separate::has_debug(elf) {
                 return None;
             }
-            separate::find(elf, &self.name, &self.warnings)
+            separate::find(elf, &self.warnings)
         });
         found.as_ref()
     }

@@ -19,7 +19,7 @@ const DEBUG_ROOT: &str = "/usr/lib/debug";
 pub(crate) type Dwarf = gimli::Dwarf<Bytes>;
 
 /// The separate debug file of a program, if one is installed.
-pub(crate) fn find(elf: &Elf, name: &Path, warnings: &Warnings) -> Option<Elf> {
+pub(crate) fn find(elf: &Elf, warnings: &Warnings) -> Option<Elf> {
     let object = elf.object().ok()?;
     if let Ok(Some(id)) = object.build_id()
         && let Some((first, rest)) = id.split_first()
@@ -34,7 +34,7 @@ pub(crate) fn find(elf: &Elf, name: &Path, warnings: &Warnings) -> Option<Elf> {
     let (link, crc) = object.gnu_debuglink().ok()??;
     let link = String::from_utf8_lossy(link).into_owned();
     let mut candidates = Vec::new();
-    for directory in [elf.path.parent(), name.parent()].into_iter().flatten() {
+    if let Some(directory) = elf.path.parent() {
         candidates.push(directory.join(&link));
         candidates.push(directory.join(".debug").join(&link));
         if let Ok(below) = directory.strip_prefix("/") {

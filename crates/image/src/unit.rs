@@ -32,9 +32,10 @@ pub(crate) struct FunctionRange {
 pub(crate) struct Unit {
     /// What the first entry says; no other can be read with it.
     pub(crate) head: gimli::Unit<Bytes>,
-    main: OnceLock<Option<gimli::Unit<Bytes>>>,
+    // Apart, because hardly any unit needs them, and they are large.
+    main: OnceLock<Option<Box<gimli::Unit<Bytes>>>>,
     pub(crate) dwarf: Arc<Dwarf>,
-    split: OnceLock<Option<Split>>,
+    split: OnceLock<Option<Box<Split>>>,
     lines: OnceLock<Lines>,
     files: OnceLock<Files>,
     functions: OnceLock<Vec<FunctionRange>>,
@@ -68,16 +69,16 @@ impl Unit {
     pub(crate) fn main(&self) -> UnitRef<'_, Bytes> {
         let main = self
             .main
-            .get_or_init(|| self.dwarf.unit(self.head.header.clone()).ok());
+            .get_or_init(|| self.dwarf.unit(self.head.header.clone()).ok().map(Box::new));
         // Where the abbreviations are damaged, reading another entry than the first will say so.
-        main.as_ref().unwrap_or(&self.head).unit_ref(&self.dwarf)
+        main.as_deref().unwrap_or(&self.head).unit_ref(&self.dwarf)
     }
 
     /// The unit whose entries describe functions and variables.
     pub(crate) fn entries(&self, elf: &Elf, warnings: &Warnings) -> UnitRef<'_, Bytes> {
         let split = self.split.get_or_init(|| {
             self.head.dwo_id?;
-            split_unit(&self.head, &self.dwarf, &elf.path, warnings)
+            split_unit(&self.head, &self.dwarf, &elf.path, warnings).map(Box::new)
         });
         match split {
             Some(split) => split.unit.unit_ref(&split.dwarf),

@@ -3,7 +3,7 @@
 mod harness;
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use harness::{compile, directory, run};
 use image::{Mapping, Program};
@@ -70,7 +70,7 @@ fn mappings(program: &Path, base: u64) -> Vec<Mapping> {
             end: (base + vaddr + size).next_multiple_of(4096),
             offset: offset & !4095,
             executable: words[6..].contains(&"E"),
-            name: PathBuf::from("/guest/program"),
+            name: program.to_path_buf(),
             file: program.to_path_buf(),
         });
     }
@@ -353,10 +353,7 @@ fn a_stripped_program_has_only_offsets() {
     assert_eq!(image.addresses_of_line("bare.c", 9), []);
     let entry = 0x5550_0000_1100;
     assert_eq!(image.locate(entry), []);
-    assert_eq!(
-        image.module_offset(entry).as_deref(),
-        Some("program+0x1100")
-    );
+    assert_eq!(image.module_offset(entry).as_deref(), Some("bare+0x1100"));
     assert_eq!(image.warnings(), Vec::<String>::new());
 }
 

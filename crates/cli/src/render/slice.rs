@@ -70,7 +70,12 @@ pub(crate) fn edge(e: &Dependence) -> String {
     } else {
         String::new()
     };
-    format!("#{} -> {} ({why}){times}", e.nth, instance(&e.to))
+    // Optimised code may do some of a statement's work before it comes to it for the first time.
+    let from = match e.nth {
+        0 => String::new(),
+        nth => format!("#{nth} "),
+    };
+    format!("{from}-> {} ({why}){times}", instance(&e.to))
 }
 
 pub(crate) fn place(p: &SourcePlace) -> String {
