@@ -39,8 +39,8 @@ pub use ::locate::{Reduction, Tally, When};
 pub use chaos::{ChaosAudience, ChaosReport, ChaosRequest, Ending, Failure};
 pub use check::{
     AbstractEvent, Amount, BlockReport, Chain, CheckFigures, CheckReport, CheckRequest,
-    DetourFigures, EventKind, Fault, Hop, LeakedBlocks, RuleFile, RuleReport, RulesReport,
-    RulesRequest, Site,
+    DetourFigures, EventKind, Fault, Hop, LeakedBlocks, PastEvent, RuleFile, RuleReport,
+    RulesReport, RulesRequest, Site,
 };
 pub use cost::Cost;
 pub use crash::{CrashReport, Sent, SignalName};

@@ -235,6 +235,12 @@ fn mismatched() {
     assert!(faults(&p, &["check", "--json", "--all", "--", program, "right"]).is_empty());
 }
 
+/// What a function has left in a register that it need not keep is no pointer that the program has.
+#[test]
+fn leak_of_what_is_left_in_registers() {
+    check("left_in_register.c", "definite_leak", None);
+}
+
 #[test]
 fn leak() {
     let found = check(
@@ -302,6 +308,23 @@ fn overflow_of_local_variables() {
     sanitiser_says("stack_overflow.c", "stack-buffer-overflow");
 }
 
+/// Temporary objects have no names, and optimised code may give them the memory of a variable that is declared later.
+#[test]
+fn temporary_objects() {
+    let p = Place::new();
+    for (level, words, lines) in [
+        ("-O0", &[][..], &[mark("temporary.cpp", "fault")][..]),
+        ("-O0", &["right"], &[]),
+        ("-O2", &["right"], &[]),
+    ] {
+        let program = p.guest("rules/temporary.cpp", &[level]);
+        let program = program.to_str().expect("a path");
+        let found = faults(&p, &[&["check", "--json", "--", program], words].concat());
+        let found: Vec<u64> = found.iter().map(|f| own_lines(&f["at"])[0]).collect();
+        assert_eq!(found, lines, "{level} {words:?}");
+    }
+}
+
 #[test]
 fn use_of_a_dead_frame() {
     for fault in check("dead_frame.c", "dead_frame", None) {
@@ -330,18 +353,26 @@ fn leaks_that_are_asked_for() {
 #[test]
 fn descriptors() {
     let only = |rule: &'static str| ["--only", rule];
-    check_with(
+    let found = check_with(
         "double_close.c",
         "double_close",
         None,
         &only("double_close"),
     );
-    check_with(
+    for fault in found {
+        let before = own_lines(&fault["events"][0]["at"]);
+        assert_eq!(before[0], mark("double_close.c", "before"));
+    }
+    let found = check_with(
         "descriptor_leak.c",
         "descriptor_leak",
         None,
         &only("descriptor_leak"),
     );
+    for fault in found {
+        let opened = own_lines(&fault["events"][0]["at"]);
+        assert_eq!(opened[0], mark("descriptor_leak.c", "cause"));
+    }
 }
 
 #[test]
@@ -363,6 +394,161 @@ fn allocators_that_are_declared() {
     let mut right = args.to_vec();
     right.push("right");
     assert!(faults(&p, &right).is_empty());
+}
+
+/// What a pool hands out is a part of a block of its own, which is freed with the pool.
+#[test]
+fn pools_that_are_declared() {
+    let text = "allocator pool_take(pool, size) / pool_give(pool, ptr)\n";
+    for level in ["-O0", "-O2"] {
+        let p = Place::new();
+        let rules = p.path("pool.rules");
+        std::fs::write(&rules, text).expect("a file");
+        let program = p.guest("rules/pool.c", &[level]);
+        let (rules, program) = (
+            rules.to_str().expect("a path"),
+            program.to_str().expect("a path"),
+        );
+        let args = ["check", "--json", "--all", "--rules", rules, "--", program];
+        let found = faults(&p, &args);
+        assert_eq!(found.len(), 1, "{level}: {found:#?}");
+        let fault = &found[0];
+        assert_eq!(fault["rule"], "double_free");
+        let at = own_lines(&fault["at"]);
+        assert_eq!(at[1], mark("pool.c", "fault"), "{level}");
+        // The second argument is the pointer, and its chain comes from where it was made.
+        assert_eq!(fault["block"]["relation"], "0 bytes inside");
+        for chain in fault["chains"].as_array().expect("chains") {
+            assert!(
+                chain_lines(chain).contains(&mark("pool.c", "cause")),
+                "{chain:#?}"
+            );
+        }
+        // Unoptimised code has not put its arguments where the debug information says.
+        let parameters = &fault["at"]["stack"]["frames"][0]["parameters"];
+        let begin = fault["block"]["begin"].as_u64().expect("an address");
+        assert_eq!(parameters[1]["value"], format!("{begin:#x}"), "{level}");
+        let mut right = args.to_vec();
+        right.push("right");
+        assert!(faults(&p, &right).is_empty(), "{level}");
+    }
+}
+
+/// A function of which the compiler has made another is not followed, nor is the one that belongs to it.
+#[test]
+fn allocators_that_cannot_be_followed() {
+    let p = Place::new();
+    let rules = p.path("pool.rules");
+    let check = |program: &std::path::Path, text: &str| {
+        std::fs::write(&rules, text).expect("a file");
+        let (rules, program) = (
+            rules.to_str().expect("a path"),
+            program.to_str().expect("a path"),
+        );
+        let r = p.say(&["check", "--rules", rules, "--", program, "right"]);
+        r.exits(0);
+        r.err
+    };
+    let pool = "allocator pool_take(pool, size) / pool_give(pool, ptr)\n";
+    let copied = p.guest("rules/pool.c", &["-O2", "-DAPART=noinline"]);
+    let said = check(&copied, pool);
+    assert!(
+        said.contains("note: the allocator pool_take / pool_give was not followed"),
+        "{said}"
+    );
+    assert!(said.contains("has made `pool_take."), "{said}");
+    let plain = p.guest("rules/allocator.c", &["-O0"]);
+    let said = check(&plain, "allocator pool_take(size) / pool_drop(ptr)\n");
+    assert!(said.contains("there is no function `pool_drop`"), "{said}");
+}
+
+#[test]
+fn a_block_is_as_large_as_the_allocator_says() {
+    check("usable_size.c", "heap_overflow", None);
+}
+
+/// Terabytes that are only set aside take neither time nor memory.
+#[test]
+fn memory_that_is_set_aside() {
+    check("reserved.c", "heap_overflow", None);
+}
+
+/// What functions of the library and the kernel were asked to read is held against the one who asked.
+#[test]
+fn what_others_were_asked_to_touch() {
+    let stale = [
+        "memcpy", "strcmp", "strncmp", "strchr", "strstr", "memchr", "strlen", "strcpy", "strncpy",
+        "write",
+    ];
+    let long = ["memcpy", "memcmp", "memchr", "write", "read"];
+    for (guest, rule, marks) in [
+        ("stale_argument.c", "dangling_deref", &stale[..]),
+        ("long_reads.c", "heap_overflow", &long),
+    ] {
+        for level in ["-O0", "-O2"] {
+            let p = Place::new();
+            let program = p.guest(&format!("rules/{guest}"), &[level]);
+            let program = program.to_str().expect("a path");
+            let args = ["check", "--json", "--all", "--only", rule, "--", program];
+            let found = faults(&p, &args);
+            let mut lines: Vec<u64> = found.iter().map(|f| own_lines(&f["at"])[0]).collect();
+            lines.dedup();
+            let expected: Vec<u64> = marks.iter().map(|name| mark(guest, name)).collect();
+            assert_eq!(lines, expected, "{guest} {level}");
+            let none = faults(&p, &[&args[..], &["right"]].concat());
+            assert!(none.is_empty(), "{guest} {level}: {none:#?}");
+        }
+    }
+}
+
+/// A pointer that is kept is stale even if the block was not moved, unless the program has asked whether it was.
+#[test]
+fn blocks_that_were_not_moved() {
+    check("kept_pointer.c", "dangling_deref", None);
+}
+
+#[test]
+fn a_fault_of_one_call_is_told_once() {
+    check("printed.c", "heap_overflow", None);
+    let p = Place::new();
+    let program = p.guest("rules/printed.c", &["-O0"]);
+    let program = program.to_str().expect("a path");
+    let found = faults(&p, &["check", "--json", "--all", "--", program]);
+    assert_eq!(found.len(), 1, "{found:#?}");
+}
+
+/// What is in a block, and the local variables that there are.
+#[test]
+fn rules_about_contents_and_the_stack() {
+    let p = Place::new();
+    let rules = p.path("my.rules");
+    let text = "[left] detect <Trace; free r>: Allocated(r) && Block(r) == \"secret\"\n\
+                [wiped] detect <Trace; free r>: Block(r) == \"\"\n\
+                [local] detect <S; call look at>: exists v in S suchthat (Begin(v) == at && Size(v) == 24)\n\
+                [all] detect <S; call look at>: forall v in S suchthat (Begin(v) != at)\n";
+    std::fs::write(&rules, text).expect("a file");
+    let rules = rules.to_str().expect("a path");
+    let program = p.build(
+        "contents",
+        "#include <stdlib.h>\n#include <string.h>\n\
+         __attribute__((noipa)) void look(const char *at) { (void)at; }\n\
+         int main(int c, char **v) { char here[24]; static char there[24]; (void)v;\n\
+         char *s = malloc(20); memset(s, 0, 20); strcpy(s, \"secret\");\n\
+         look(c > 1 ? there : here); if (c > 1) memset(s, 0, 20); free(s); return 0; }",
+        &["-O0"],
+    );
+    let program = program.to_str().expect("a path");
+    let said = |words: &[&str]| -> Vec<String> {
+        let names = "left,wiped,local,all";
+        let args = [
+            "check", "--json", "--all", "--rules", rules, "--only", names, "--", program,
+        ];
+        let found = faults(&p, &[&args, words].concat());
+        let names = found.iter().map(|f| f["rule"].as_str());
+        names.map(|n| n.expect("a name").to_owned()).collect()
+    };
+    assert_eq!(said(&[]), ["local", "left"]);
+    assert_eq!(said(&["right"]), ["all", "wiped"]);
 }
 
 #[test]
@@ -397,9 +583,9 @@ fn rules_of_the_users_own() {
 fn a_broken_file_gets_all_its_errors_at_once() {
     let p = Place::new();
     let rules = p.path("bad.rules");
-    let text = "define Alocated(r) = exists event(_, malloc, _, bid) in Trace suchthat (bid == Bid(r))\n\
-                [one] detect <Trace; fre r>: Alocated(r)\n\
-                [two] detect <Trace; free r>: Allocated(r)\n\
+    let text = "define Livng(r) = exists event(_, malloc, _, bid) in Trace suchthat (bid == Bid(r))\n\
+                [one] detect <Trace; fre r>: Livng(r)\n\
+                [two] detect <Trace; free r>: Living(r)\n\
                 [three] detect <Trace; free r>: r == Bid(r) : VPC(q)\n";
     std::fs::write(&rules, text).expect("a file");
     let path = rules.to_str().expect("a path");
@@ -407,8 +593,8 @@ fn a_broken_file_gets_all_its_errors_at_once() {
     r.exits(2);
     r.says("`fre` is no detection point")
         .says("did you mean `free`?");
-    r.says("there is no predicate `Allocated`")
-        .says("did you mean `Alocated`?");
+    r.says("there is no predicate `Living`")
+        .says("did you mean `Livng`?");
     r.says("a number or pointer cannot be compared with a block");
     let r = p.say(&["check", "--rules", path, "--", "/bin/true"]);
     r.exits(2).says("cannot use the rules in");

@@ -7,13 +7,14 @@
 //!
 //! What happens seldom is put behind the rest of the way (`Late`): it either goes on or stops the code.
 
+mod calls;
 mod held;
 mod late;
 
 use crate::anchors::{self, Anchor, MOST_FORGOTTEN, Near};
 use crate::cell::{Arith, DIFFERENCE};
 use crate::emit::*;
-use crate::run::{BEFORE, END, HANDED, RETURN, at};
+use crate::run::{BEFORE, END, HANDED, at};
 use crate::ways::{FIRST_VALUE, FS, Kind, Op, Quick, Way};
 use held::Held;
 use late::Late;
@@ -173,41 +174,36 @@ pub(crate) fn open(way: &Way, shape: u32, ip: u64, exits: &Exits) -> Option<(Vec
     Some((m.a.finish()?, entry))
 }
 
-/// The code of a trace, which is entered at its first record while nothing is unwritten in any register. What comes is
-/// on the tape already: if it is not the trace, `otherwise` is the code for the first record.
+/// The code of a trace, which is entered at its first record. What comes is on the tape already: if it is not the trace,
+/// `otherwise` is the code for the first record. As for a way, there is one place to enter it while nothing is unwritten in
+/// any register, and one for otherwise, with what to do if it is not the trace.
 pub(crate) fn trace(
     way: &Way,
     shape: u32,
     number: u32,
     ip: u64,
     exits: &Exits,
-    otherwise: u64,
-) -> Option<Vec<u8>> {
+    (clean, open): (u64, u64),
+) -> Option<(Vec<u8>, u64)> {
     let mut m = Maker::new(way, ip, exits);
     (m.shape, m.trace) = (shape, Some(number));
-    let (last, _) = way.start(way.more.len());
-    m.a.lea(rax, rbp + last);
-    m.a.cmp(rax, field(at::END));
-    m.a.jae(otherwise);
-    for (n, part) in way.more.iter().enumerate() {
-        let (start, _) = way.start(n + 1);
-        m.a.cmp(dword(rbp + start), part.shape);
-        m.a.jne(otherwise);
-    }
+    m.is_next(clean);
+    let body = m.a.label();
+    m.a.set(body);
     m.bodies(way.more.last()?.shape);
     m.lay_late();
-    m.a.finish()
+    let entry = m.a.label();
+    m.a.set(entry);
+    m.is_next(open);
+    m.tainted(body, open);
+    let entry = m.a.place(entry)?;
+    Some((m.a.finish()?, entry))
 }
 
 /// The code of a way that is not looked into. Which functions are called there is of no interest either.
 pub(crate) fn closed(way: &Way, shape: u32, ip: u64, exits: &Exits) -> Option<Vec<u8>> {
     let mut m = Maker::new(way, ip, exits);
-    if let Some((slot, result)) = way.returns {
-        m.returns(slot);
-        m.quick(rax, result);
-        m.a.mov(field(at::INNER), rax);
-    }
-    m.next(shape);
+    m.rest_closed(shape);
     m.lay_late();
     m.a.finish()
 }
@@ -244,6 +240,20 @@ impl<'a> Maker<'a> {
         }
     }
 
+    /// On only if the next records are those of the trace.
+    fn is_next(&mut self, otherwise: u64) {
+        let way = self.way;
+        let (last, _) = way.start(way.more.len());
+        self.a.lea(rax, rbp + last);
+        self.a.cmp(rax, field(at::END));
+        self.a.jae(otherwise);
+        for (n, part) in way.more.iter().enumerate() {
+            let (start, _) = way.start(n + 1);
+            self.a.cmp(dword(rbp + start), part.shape);
+            self.a.jne(otherwise);
+        }
+    }
+
     /// All that the way does, with what is found together and without. `shape` is that of its last record.
     fn bodies(&mut self, shape: u32) {
         self.anchors = anchors::of(self.way);
@@ -277,36 +287,34 @@ impl<'a> Maker<'a> {
             }
             self.held.forget(*to);
         }
-        self.halves(way.leaves & TELLING, |m, part, mask| {
-            m.a.or(dword(rbx + (at::TELLING + part)), mask)
-        });
+        // All that counts is where it belongs.
+        self.held = Held::default();
+        // At once, because others read all of it.
+        let telling = way.leaves & TELLING;
+        match i32::try_from(telling) {
+            Ok(0) => {}
+            Ok(mask) => self.a.or(field(at::TELLING), mask),
+            Err(_) => {
+                self.a.mov(rax, telling as i64);
+                self.a.or(field(at::TELLING), rax)
+            }
+        }
         if let Some(insn) = way.handed {
+            if let Some(call) = &way.call {
+                let handed = self.a.label();
+                self.enter(call, insn, handed);
+                self.rest_closed(shape);
+                self.a.set(handed);
+            }
             self.a.mov(eax, HANDED + u32::from(insn));
             return self.a.jmp(self.exits.leave);
         }
-        if let Some((slot, _)) = way.returns {
-            self.returns(slot);
+        let back = self.a.label();
+        if let Some((slot, result)) = way.returns {
+            self.returns(slot, result, back);
         }
+        self.a.set(back);
         self.next(shape)
-    }
-
-    /// Stops if a return is of interest.
-    fn returns(&mut self, slot: Quick) {
-        let out = self.out(RETURN, self.way.more.len());
-        self.returns_to(slot, out)
-    }
-
-    fn returns_to(&mut self, slot: Quick, out: Label) {
-        self.quick(rax, slot);
-        self.a.cmp(rax, field(at::SLOT));
-        self.a.jae(out)
-    }
-
-    /// A function is asked for by name.
-    fn name(&mut self, op: &Op) {
-        self.address(op);
-        self.a.mov(dword(rbx + at::NAMED), op.checked);
-        self.a.mov(field(at::NAMED_AT), rcx)
     }
 
     /// Takes rsp and rbp to where they are.
@@ -338,15 +346,6 @@ impl<'a> Maker<'a> {
         for (label, late) in std::mem::take(&mut self.late) {
             self.a.set(label);
             self.late_code(late);
-        }
-    }
-
-    /// Does something for each half of a mask that has bits.
-    fn halves(&mut self, mask: u64, each: impl Fn(&mut Self, usize, u32)) {
-        for (part, half) in [(0, mask as u32), (4, (mask >> 32) as u32)] {
-            if half != 0 {
-                each(self, part, half);
-            }
         }
     }
 
@@ -579,9 +578,13 @@ impl<'a> Maker<'a> {
         self.a.set(back);
     }
 
-    /// On only if so many bytes from rcx on are in one cell; leaves their first byte's number in eax.
+    /// On only if so many bytes from rcx on are in one cell. Of those whose number is a power of two it is enough to
+    /// see that they are where compilers put them.
     fn within(&mut self, len: u32, late: Label) {
-        if len > 1 {
+        if len.is_power_of_two() && len > 1 {
+            self.a.test(cl, len - 1);
+            self.a.jne(late);
+        } else if len > 1 {
             self.a.mov(eax, ecx);
             self.a.and(eax, 7);
             self.a.cmp(eax, 8 - len as i32);

@@ -26,4 +26,6 @@ pub use bounds::BoundsTable;
 pub use cell::{Arith, BlockId, Bounds, Cell, DIFFERENCE, NONE, arithmetic};
 pub use run::{Code, Keeper, Registers, Stop, Stopped, UNNAMED};
 pub use shadow::Shadow;
-pub use ways::{FIRST_VALUE, FS, Kind, MOST_PARTS, Op, Part, Quick, ROOM, Variable, Way};
+pub use ways::{
+    ARGUMENTS, Call, FIRST_VALUE, FS, Kind, MOST_PARTS, Op, Part, Quick, ROOM, Variable, Way,
+};

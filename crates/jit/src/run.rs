@@ -8,7 +8,7 @@ use crate::bounds::BoundsTable;
 use crate::cell::{Arith, BlockId, Bounds, Cell, NONE, arithmetic};
 use crate::region::Region;
 use crate::shadow::{MASK, Shadow};
-use crate::ways::{Kind, LONGEST, ROOM, Variable, Way};
+use crate::ways::{ARGUMENTS, Kind, LONGEST, ROOM, Variable, Way};
 
 /// Units before those of the x87 and mask registers.
 const APART: usize = 288;
@@ -61,6 +61,12 @@ pub struct Registers {
     asked: u32,
     insn: u32,
     answer: Cell,
+    /// A function is entered or left: where its return address is, its number and where it begins, and what it was
+    /// called with, or returns first.
+    pub call_slot: u64,
+    pub function: u32,
+    pub call_pc: u64,
+    pub arguments: [u64; ARGUMENTS],
     /// Where the code that asked goes on, and what it works on.
     resume: u64,
     kept: [u64; 4],
@@ -107,6 +113,10 @@ impl Default for Registers {
             asked: 0,
             insn: 0,
             answer: Cell::PLAIN,
+            call_slot: 0,
+            function: 0,
+            call_pc: 0,
+            arguments: [0; ARGUMENTS],
             resume: 0,
             kept: [0; 4],
             trace: NO_TRACE,
@@ -145,6 +155,10 @@ pub(crate) mod at {
     pub(crate) const ASKED: usize = offset_of!(Registers, asked);
     pub(crate) const INSN: usize = offset_of!(Registers, insn);
     pub(crate) const ANSWER: usize = offset_of!(Registers, answer);
+    pub(crate) const CALL_SLOT: usize = offset_of!(Registers, call_slot);
+    pub(crate) const FUNCTION: usize = offset_of!(Registers, function);
+    pub(crate) const CALL_PC: usize = offset_of!(Registers, call_pc);
+    pub(crate) const ARGUMENTS: usize = offset_of!(Registers, arguments);
     pub(crate) const RESUME: usize = offset_of!(Registers, resume);
     pub(crate) const KEPT: usize = offset_of!(Registers, kept);
     pub(crate) const UNWRITTEN: usize = offset_of!(Registers, unwritten);
@@ -186,6 +200,9 @@ pub(crate) const BEFORE: u32 = 1;
 pub(crate) const RETURN: u32 = 2;
 /// A question has to be answered before it goes on.
 pub(crate) const ASK: u32 = 3;
+/// The same, about a function that is entered or returns: the answer is zero if code may go on.
+pub(crate) const ENTER: u32 = 4;
+pub(crate) const LEAVE: u32 = 5;
 /// And the number of the instruction.
 pub(crate) const FAILED: u32 = 256;
 /// The same, where others take over.
@@ -202,6 +219,19 @@ pub trait Keeper {
     /// A pointer is made to this variable at this address, which is not in the list, so many instructions after
     /// the code began: what is known of it, and from which return on returns are of interest.
     fn variable(&mut self, address: u64, number: u32, steps: u64) -> (Cell, u64);
+
+    /// The function that the registers tell of is entered, so many instructions after the code began. True if nothing
+    /// inside of it is looked at. Otherwise nothing was done.
+    fn enters(&mut self, registers: &mut Registers, steps: u64) -> bool;
+
+    /// A function returns, as the registers tell, which is of interest: whether it was inside of one that is not looked
+    /// into that it returned to. None if nothing was done.
+    fn leaves(
+        &mut self,
+        registers: &mut Registers,
+        memory: &mut Shadow,
+        steps: u64,
+    ) -> Option<bool>;
 }
 
 /// The code of all shapes.
@@ -269,13 +299,12 @@ impl Code {
         if !known || !way.usable || !way.is_sound() {
             return false;
         }
-        let otherwise = self.clean[shape as usize];
-        let made = self.put(|ip, exits| {
-            let code = assemble::trace(way, shape, number, ip, exits, otherwise)?;
-            Some((code, ()))
-        });
-        let Some((at, ())) = made else { return false };
-        self.clean[shape as usize] = at;
+        let otherwise = (self.clean[shape as usize], self.open[shape as usize]);
+        let make = |ip, exits: &Exits| assemble::trace(way, shape, number, ip, exits, otherwise);
+        let Some((at, entry)) = self.put(make) else {
+            return false;
+        };
+        (self.clean[shape as usize], self.open[shape as usize]) = (at, entry);
         self.count_variables(way);
         true
     }
@@ -296,6 +325,15 @@ impl Code {
         self.region.add(&code).then_some((at, about))
     }
 
+    /// The ways in, of all shapes.
+    fn table(&self, registers: &Registers, closed: bool) -> &[u64] {
+        match closed {
+            true => &self.closed,
+            false if registers.tainted == 0 => &self.clean,
+            false => &self.open,
+        }
+    }
+
     /// Goes through records from `at` to `end`. `closed`: only where the stack is is followed.
     #[allow(
         clippy::too_many_arguments,
@@ -312,11 +350,7 @@ impl Code {
         at: usize,
         end: usize,
     ) -> Stopped {
-        let table = match closed {
-            true => &self.closed,
-            false if registers.tainted == 0 => &self.clean,
-            false => &self.open,
-        };
+        let table = self.table(registers, closed);
         registers.clean = self.clean.as_ptr();
         registers.shapes = table.len() as u32;
         registers.table = table.as_ptr();
@@ -387,13 +421,29 @@ impl Code {
                 let enter: Enter = std::mem::transmute(enter as *const ());
                 enter(registers, at, memory.first(), MASK & !7)
             };
-            if why != ASK {
-                break why;
+            let steps = registers.steps + u64::from(registers.insn);
+            match why {
+                ASK => {
+                    (registers.answer, registers.slot) =
+                        keeper.variable(registers.address, registers.asked, steps);
+                }
+                ENTER => {
+                    let known = keeper.enters(registers, steps);
+                    registers.answer = Cell(u64::from(!known));
+                    if known {
+                        registers.table = self.closed.as_ptr();
+                    }
+                }
+                LEAVE => {
+                    let known = keeper.leaves(registers, memory, steps);
+                    registers.answer = Cell(u64::from(known.is_none()));
+                    if let Some(closed) = known {
+                        registers.table = self.table(registers, closed).as_ptr();
+                    }
+                }
+                _ => break why,
             }
             (enter, at) = (self.exits.go_on, registers.record);
-            let steps = registers.steps + u64::from(registers.insn);
-            (registers.answer, registers.slot) =
-                keeper.variable(registers.address, registers.asked, steps);
         };
         let part = registers.part_of_trace as u8;
         stopped.trace = (registers.trace != NO_TRACE).then_some((registers.trace, part));

@@ -29,6 +29,10 @@ const PLACES: usize = 1 << (Shadow::BITS - LARGE_BITS);
 const MOST_LARGE: usize = 256;
 /// Cells of which it is first looked whether there is anything to forget.
 const PAGE: usize = 512;
+/// What is known of so much memory is given back to the system instead: programs set terabytes aside.
+const FAR: u64 = 16 * LARGE;
+/// What the system gives and takes.
+const SYSTEM_PAGE: u64 = 4096;
 
 pub struct Shadow {
     /// Where the cells begin. They do not move.
@@ -224,6 +228,9 @@ impl Shadow {
     #[inline]
     pub fn fill(&mut self, address: u64, len: u64, unwritten: bool) {
         let end = address.saturating_add(len).min(1 << 47);
+        if !unwritten && len >= FAR {
+            return self.give_back(address, end);
+        }
         let value = Cell::new(NONE, if unwritten { 0xff } else { 0 });
         let mut at = address;
         while at < end {
@@ -241,6 +248,28 @@ impl Shadow {
                 self.forget(at, stop - at);
             }
             at = stop;
+        }
+    }
+
+    /// Nothing is known of much memory.
+    #[cold]
+    fn give_back(&mut self, address: u64, end: u64) {
+        let (first, last) = (
+            address.next_multiple_of(SYSTEM_PAGE),
+            end & !(SYSTEM_PAGE - 1),
+        );
+        self.fill(address, first - address, false);
+        self.fill(last, end.saturating_sub(last), false);
+        let (mut at, mut left) = (first, last.saturating_sub(first).min(SIZE));
+        while left > 0 {
+            let place = at & MASK;
+            let n = left.min(SIZE - place);
+            // SAFETY: these pages are among those of the cells; what is given back reads as zero.
+            unsafe {
+                let cells = self.cells.byte_add(place as usize);
+                libc::madvise(cells.cast(), n as usize, libc::MADV_DONTNEED);
+            }
+            (at, left) = (at + n, left - n);
         }
     }
 
@@ -392,5 +421,27 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn of_much_memory_all_is_forgotten_and_nothing_around_it() {
+        let mut shadow = Shadow::new().expect("addresses");
+        let (begin, end) = (3 * LARGE + 8, 3 * LARGE + FAR + 808);
+        let known = Cell::new(BlockId(7), 0);
+        let around = [begin - 8, end];
+        let inside = [begin, begin + 4096, begin + FAR / 2, end - 8];
+        for at in around.into_iter().chain(inside) {
+            shadow.set_cell(at, known);
+        }
+        shadow.fill(begin, end - begin, false);
+        for at in around {
+            assert_eq!(shadow.cell(at), known, "{at:#x}");
+        }
+        for at in inside {
+            assert_eq!(shadow.cell(at), Cell::default(), "{at:#x}");
+        }
+        // All that there is, and more.
+        shadow.fill(0, 1 << 47, false);
+        assert_eq!(shadow.cell(end), Cell::default());
     }
 }

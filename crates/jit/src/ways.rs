@@ -17,6 +17,8 @@ pub const FIRST_VALUE: usize = 4;
 pub(crate) const LONGEST: usize = 4 + 8 * u8::MAX as usize;
 /// Variables have numbers below this.
 const MOST_VARIABLES: u32 = 1 << 16;
+/// Arguments of a function that are told.
+pub const ARGUMENTS: usize = 6;
 /// Records of a trace.
 pub const MOST_PARTS: usize = 16;
 /// The place of that base.
@@ -114,6 +116,18 @@ pub struct Part {
     pub rbp: Quick,
 }
 
+/// The entry of a function that means something. Whoever runs the code may know enough of it for code to go on.
+#[derive(Clone, Copy, Debug)]
+pub struct Call {
+    pub function: u32,
+    /// Its first instruction.
+    pub pc: u64,
+    /// Where the return address is.
+    pub slot: Quick,
+    /// What it was called with.
+    pub arguments: [Quick; ARGUMENTS],
+}
+
 /// What a record of one shape does, or several in a row.
 #[derive(Clone, Debug)]
 pub struct Way {
@@ -141,6 +155,9 @@ pub struct Way {
     pub returns: Option<(Quick, Quick)>,
     /// The instruction from which on others do it. Units are then as they are there.
     pub handed: Option<u8>,
+    /// The function that is entered there. If it is known by what it was asked, what is left of the record is of no
+    /// interest, but for whether it returns.
+    pub call: Option<Call>,
     /// rsp and rbp afterwards.
     pub rsp: Option<Quick>,
     pub rbp: Option<Quick>,
@@ -210,6 +227,10 @@ impl Way {
                 .returns
                 .is_none_or(|(slot, result)| place(slot.at) && place(result.at))
             && self.handed.is_none_or(|insn| insn < self.executed)
+            && self.call.is_none_or(|call| {
+                let list = call.arguments.into_iter().chain([call.slot]);
+                self.handed.is_some() && list.into_iter().all(|q| place(q.at))
+            })
             && quick(self.rsp)
             && quick(self.rbp)
     }

@@ -11,6 +11,8 @@ struct Kept {
     bounds: BoundsTable,
     variables: Vec<Variable>,
     asked: u32,
+    entered: u32,
+    left: u32,
 }
 
 impl Keeper for Kept {
@@ -32,6 +34,23 @@ impl Keeper for Kept {
         let cell = Cell::new(BlockId(self.asked % 9), 0);
         self.variables[number as usize] = Variable { address, cell };
         (cell, address)
+    }
+
+    fn enters(&mut self, registers: &mut Registers, _: u64) -> bool {
+        self.entered += 1;
+        self.bounds.push(Bounds::ANYWHERE);
+        registers.slot = registers.call_slot;
+        !self.entered.is_multiple_of(3)
+    }
+
+    fn leaves(&mut self, registers: &mut Registers, memory: &mut Shadow, _: u64) -> Option<bool> {
+        self.left += 1;
+        memory.fill(registers.call_slot, 8, false);
+        registers.slot = registers.arguments[0];
+        match self.left % 3 {
+            0 => None,
+            n => Some(n == 1),
+        }
     }
 }
 
@@ -127,6 +146,7 @@ impl Random {
             .collect();
         let all = values + lengths.iter().sum::<u64>();
         let row = (4 + all + u64::from(self.next(30) == 0)).min(255);
+        let handed = (more == 0 && self.next(8) == 0).then(|| self.next(70) as u8);
         Way {
             executed: self.next(64) as u8,
             values: values as u8,
@@ -150,7 +170,15 @@ impl Random {
             cleans: self.word(),
             leaves: self.word(),
             returns: self.quick(row).zip(self.quick(row)),
-            handed: (more == 0 && self.next(8) == 0).then(|| self.next(70) as u8),
+            handed,
+            call: handed
+                .and(self.quick(row).zip(self.quick(row)))
+                .map(|(slot, q)| Call {
+                    function: self.next(1 << 16) as u32,
+                    pc: self.word(),
+                    slot,
+                    arguments: [q; ARGUMENTS],
+                }),
             rsp: self.quick(row),
             rbp: self.quick(row),
         }
@@ -179,6 +207,8 @@ fn no_way_and_no_tape_leads_astray() {
         bounds,
         variables: vec![Variable::ABSENT; VARIABLES],
         asked: 0,
+        entered: 0,
+        left: 0,
     };
     let mut memory = Shadow::new().expect("addresses");
     let mut registers = Box::new(Registers::default());
@@ -230,4 +260,6 @@ fn no_way_and_no_tape_leads_astray() {
     assert!(gone > 10_000, "code was hardly run: {gone} instructions");
     assert!(traces > 100, "hardly a trace was left: {traces}");
     assert!(kept.asked > 100, "hardly a variable: {}", kept.asked);
+    assert!(kept.entered > 100, "hardly a call: {}", kept.entered);
+    assert!(kept.left > 100, "hardly a return: {}", kept.left);
 }

@@ -26,9 +26,16 @@ pub struct Rules {
 /// How deep predicates may use predicates.
 const DEEPEST: usize = 64;
 
+/// Predicates that a file need not define; it may.
+const USUAL: &str = "
+define Allocated(r) = exists event(_, malloc, _, bid) in Trace suchthat (bid == Bid(r))
+define Freed(r, r1) = exists event(_, free, r1, bid) in Trace suchthat (bid == Bid(r))
+";
+
 /// Parses and checks a file. There are rules only if there are no errors.
 pub fn compile(text: &str) -> (Rules, Vec<Diagnostic>) {
     let (items, mut wrong) = crate::parse::parse(text);
+    let (usual, _) = crate::parse::parse(USUAL);
     let mut out = Rules::default();
     let mut defines: HashMap<&str, &Define> = HashMap::new();
     let mut used: HashMap<String, bool> = HashMap::new();
@@ -43,6 +50,11 @@ pub fn compile(text: &str) -> (Rules, Vec<Diagnostic>) {
                 wrong.push(Diagnostic::error(d.name.span, text));
             }
             used.insert(d.name.text.clone(), false);
+        }
+    }
+    for item in &usual {
+        if let Item::Define(d) = item {
+            defines.entry(&d.name.text).or_insert(d);
         }
     }
     let mut names: HashMap<&str, ()> = HashMap::new();
@@ -226,7 +238,8 @@ impl Checker<'_> {
                 self.wrong.push(d);
             }
         }
-        match crate::fold::constant(&condition) {
+        let never = crate::fold::contradicts_itself(&condition).then_some(false);
+        match crate::fold::constant(&condition).or(never) {
             Some(true) => self.wrong.push(Diagnostic::warning(
                 r.condition.span,
                 "this condition always holds".to_owned(),
@@ -534,7 +547,7 @@ impl Checker<'_> {
     ) -> Option<(Term, Type)> {
         match (bound, set.text.as_str()) {
             (Bound::Event(fields), "Trace") => self.event(e, fields, such, scope, all, false),
-            (Bound::Block(name), "H" | "F") => {
+            (Bound::Block(name), "H" | "F" | "S") => {
                 let slot = self.slot(&name.text, name.span);
                 let v = &mut self.variables[slot.0 as usize];
                 (v.bound, v.kind) = (true, Some(Type::Block));
@@ -544,10 +557,10 @@ impl Checker<'_> {
                     Some(s) => self.truth(s, &inner)?,
                     None => Term::Truth(true),
                 };
-                let set = if set.text == "H" {
-                    Set::Heap
-                } else {
-                    Set::Freed
+                let set = match set.text.as_str() {
+                    "H" => Set::Heap,
+                    "F" => Set::Freed,
+                    _ => Set::Stack,
                 };
                 let such = Box::new(such);
                 Some((
@@ -592,7 +605,9 @@ impl Checker<'_> {
             _ => {
                 let wanted = match bound {
                     Bound::Event(_) => "events are in `Trace`",
-                    Bound::Block(_) => "blocks are in `H` (they live) or `F` (they were freed)",
+                    Bound::Block(_) => {
+                        "blocks are in `H` (they live), `F` (they were freed) or `S` (local variables)"
+                    }
                     Bound::Pointer { .. } => "pointers are in `P`",
                 };
                 let text = format!("there is nothing of this kind in `{}`", set.text);

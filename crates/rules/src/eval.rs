@@ -4,7 +4,7 @@
 //! answer is `None`, and it is asked again with the guest at hand.
 
 use crate::heap::{BlockId, DIFFERENCE, Family, Heap, NONE};
-use crate::syntax::Binary;
+use crate::syntax::{Binary, Pattern};
 use crate::term::{Checked, Field, Function, Kind, Set, Slot, Term};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,6 +61,48 @@ pub fn holds(rule: &Checked, bindings: &mut Bindings, facts: &Facts<'_>) -> Opti
     facts.truth(&rule.condition, bindings)
 }
 
+/// The calls and returns that a condition is true because of, as far as it gives their times names.
+pub fn events<'a>(
+    rule: &Checked,
+    bindings: &Bindings,
+    calls: &'a [CallEvent],
+) -> Vec<&'a CallEvent> {
+    let mut slots = Vec::new();
+    named_times(&rule.condition, &mut slots);
+    let found = slots.into_iter().filter_map(|(slot, pattern, returned)| {
+        let Some(Value::Number(step, _)) = bindings[slot.0 as usize] else {
+            return None;
+        };
+        let mut calls = calls.iter();
+        calls.find(|c| c.step == step && c.returned == returned && pattern.matches(&c.function))
+    });
+    let mut out: Vec<&CallEvent> = found.collect();
+    out.sort_by_key(|c| c.step);
+    out.dedup_by_key(|c| c.step);
+    out
+}
+
+fn named_times<'t>(t: &'t Term, out: &mut Vec<(Slot, &'t Pattern, bool)>) {
+    match t {
+        Term::Binary(Binary::And | Binary::Or, a, b) => {
+            named_times(a, out);
+            named_times(b, out);
+        }
+        Term::Event {
+            kind, time, such, ..
+        } => {
+            match (kind, time) {
+                (Kind::Call(p), Field::Is(slot)) => out.push((*slot, p, false)),
+                (Kind::Ret(p), Field::Is(slot)) => out.push((*slot, p, true)),
+                _ => {}
+            }
+            named_times(such, out);
+        }
+        Term::Blocks { such, .. } => named_times(such, out),
+        _ => {}
+    }
+}
+
 impl Facts<'_> {
     /// The blocks that make `exists bid in H suchthat ...` true, all of them.
     pub(crate) fn culprits(&self, rule: &Checked, bindings: &Bindings) -> Vec<BlockId> {
@@ -73,18 +115,29 @@ impl Facts<'_> {
         else {
             return Vec::new();
         };
-        let list = self.heap.all().filter(|(id, _)| self.inside(*set, *id));
-        let guilty = list.filter(|(id, _)| {
+        // Variables are not lost.
+        if *set == Set::Stack {
+            return Vec::new();
+        }
+        let guilty = self.members(*set).filter(|id| {
             let mut env = bindings.clone();
             env[variable.0 as usize] = Some(Value::Block(*id));
             self.truth(such, &mut env) == Some(true)
         });
-        guilty.map(|(id, _)| id).collect()
+        guilty.collect()
+    }
+
+    fn members(&self, set: Set) -> Box<dyn Iterator<Item = BlockId> + '_> {
+        let inside = move |id: &BlockId| self.inside(set, *id);
+        match set {
+            Set::Stack => Box::new(self.heap.locals().map(|(id, _)| id).filter(inside)),
+            _ => Box::new(self.heap.all().map(|(id, _)| id).filter(inside)),
+        }
     }
 
     fn inside(&self, set: Set, id: BlockId) -> bool {
         match set {
-            Set::Heap => self.heap.lives(id, self.step),
+            Set::Heap | Set::Stack => self.heap.lives(id, self.step),
             Set::Freed => self
                 .heap
                 .block(id)
@@ -169,10 +222,7 @@ impl Facts<'_> {
     ) -> Option<bool> {
         let mut unknown = false;
         let kept = env.clone();
-        for (id, _) in self.heap.all() {
-            if !self.inside(set, id) {
-                continue;
-            }
+        for id in self.members(set) {
             env[slot.0 as usize] = Some(Value::Block(id));
             match self.truth(such, env) {
                 Some(b) if b != all => return Some(!all),
@@ -343,6 +393,7 @@ impl Facts<'_> {
         }
         let block = self.heap.block(id);
         match function {
+            Function::Block => self.whole(block.begin, block.size),
             Function::Bid => Ok(Value::Block(id)),
             Function::Idx => plain(number.wrapping_sub(block.begin)),
             Function::Begin => Ok(Value::Number(block.begin, id)),
@@ -352,6 +403,22 @@ impl Facts<'_> {
             Function::Family => Ok(Value::Text((self.family)(id))),
             _ => Err(Lack::Missing),
         }
+    }
+
+    /// The contents of memory as a text, a character for each byte. Zeros at the end are no part of it, so that it can be
+    /// compared with what is written in a rule.
+    fn whole(&self, begin: u64, size: u64) -> Result<Value, Lack> {
+        const LONGEST: u64 = 1 << 20;
+        let contents = self.contents.ok_or(Lack::Unknown)?;
+        let mut text = String::new();
+        for at in (0..size.min(LONGEST)).step_by(8) {
+            let word = contents.word(begin.wrapping_add(at)).ok_or(Lack::Missing)?;
+            let bytes = word.to_le_bytes().map(char::from);
+            text.extend(bytes.iter().take((size - at).min(8) as usize));
+        }
+        let end = text.trim_end_matches('\0').len();
+        text.truncate(end);
+        Ok(Value::Text(text))
     }
 
     fn arithmetic(&self, op: Binary, a: &Term, b: &Term, env: &Bindings) -> Result<Value, Lack> {

@@ -5,6 +5,8 @@
 //! of these, the rule needs no look at them, and a detector is a comparison with two bounds. The
 //! condition itself is evaluated only for the rest.
 
+use std::collections::HashMap;
+
 use crate::syntax::{Binary, PointKind};
 use crate::term::{Checked, Field, Function, Kind, Slot, Term};
 
@@ -47,6 +49,55 @@ pub(crate) fn constant(t: &Term) -> Option<bool> {
         frees: false,
     }
     .truth(t)
+}
+
+/// Whether parts of a condition that have to hold together leave no number for something: `r < 4 && r > 8`.
+pub(crate) fn contradicts_itself(t: &Term) -> bool {
+    /// What can still be: from, to, and what not.
+    type Left = (i64, i64, Vec<i64>);
+    fn narrow(t: &Term, left: &mut HashMap<String, Left>) {
+        let Term::Binary(op, a, b) = t else { return };
+        if *op == Binary::And {
+            narrow(a, left);
+            narrow(b, left);
+            return;
+        }
+        let plain = Fold {
+            class: None,
+            pointer: None,
+            frees: false,
+        };
+        let turned = match op {
+            Binary::Less => Binary::Greater,
+            Binary::LessEqual => Binary::GreaterEqual,
+            Binary::Greater => Binary::Less,
+            Binary::GreaterEqual => Binary::LessEqual,
+            same => *same,
+        };
+        let (of, op, n) = match (plain.number(a), plain.number(b)) {
+            (None, Some(n)) => (a, *op, n),
+            (Some(n), None) => (b, turned, n),
+            _ => return,
+        };
+        let fresh = || (i64::MIN, i64::MAX, Vec::new());
+        let (from, to, not) = left.entry(format!("{of:?}")).or_insert_with(fresh);
+        match op {
+            Binary::Equal => (*from, *to) = ((*from).max(n), (*to).min(n)),
+            Binary::Unequal => not.push(n),
+            Binary::Less => *to = (*to).min(n.saturating_sub(1)),
+            Binary::LessEqual => *to = (*to).min(n),
+            Binary::Greater => *from = (*from).max(n.saturating_add(1)),
+            Binary::GreaterEqual => *from = (*from).max(n),
+            _ => {}
+        }
+    }
+    if let Term::Binary(Binary::Or, a, b) = t {
+        return contradicts_itself(a) && contradicts_itself(b);
+    }
+    let mut left = HashMap::new();
+    narrow(t, &mut left);
+    let none = |(from, to, not): &Left| from > to || from == to && not.contains(from);
+    left.values().any(none)
 }
 
 /// The truth of a rule's condition for all accesses of a class; `None` if it depends.
@@ -242,17 +293,35 @@ pub(crate) struct Comparison {
 
 #[derive(Clone, Debug)]
 enum Number {
-    Constant(u64),
-    /// What the function was called with.
-    Argument(usize),
+    /// A constant, and what the function was called with: up to two arguments, by number. It is what conditions are made
+    /// of, and found out at each call.
+    Short {
+        constant: u64,
+        arguments: [usize; 2],
+    },
     Sum(Box<[Number; 2]>),
     Difference(Box<[Number; 2]>),
     Product(Box<[Number; 2]>),
 }
 
+/// No argument.
+const ABSENT: usize = 6;
+
 impl Refuted {
     pub(crate) fn of(rule: &Checked) -> Refuted {
         refuted(rule, &rule.condition, false)
+    }
+
+    /// One of these, which may be lists of such.
+    fn any(list: [Refuted; 2]) -> Refuted {
+        let mut flat = Vec::new();
+        for one in list {
+            match one {
+                Refuted::Any(more) => flat.extend(more),
+                one => flat.push(one),
+            }
+        }
+        Refuted::Any(flat.into())
     }
 
     pub(crate) fn by(&self, numbers: &[u64; 6]) -> bool {
@@ -260,13 +329,17 @@ impl Refuted {
             Refuted::Never => false,
             Refuted::Always => true,
             Refuted::Not(c) => !c.holds(numbers),
-            Refuted::Any(list) => list.iter().any(|r| r.by(numbers)),
+            Refuted::Any(list) => list.iter().any(|r| match r {
+                Refuted::Not(c) => !c.holds(numbers),
+                r => r.by(numbers),
+            }),
             Refuted::All(list) => list.iter().all(|r| r.by(numbers)),
         }
     }
 }
 
 impl Comparison {
+    #[inline]
     fn holds(&self, numbers: &[u64; 6]) -> bool {
         let (x, y) = (self.a.of(numbers) as i64, self.b.of(numbers) as i64);
         match self.op {
@@ -281,10 +354,23 @@ impl Comparison {
 }
 
 impl Number {
+    #[inline]
     fn of(&self, numbers: &[u64; 6]) -> u64 {
         match self {
-            Number::Constant(n) => *n,
-            Number::Argument(n) => numbers[*n],
+            Number::Short {
+                constant,
+                arguments: [a, b],
+            } => {
+                let argument = |n: &usize| numbers.get(*n).copied().unwrap_or(0);
+                constant.wrapping_add(argument(a)).wrapping_add(argument(b))
+            }
+            _ => self.long(numbers),
+        }
+    }
+
+    fn long(&self, numbers: &[u64; 6]) -> u64 {
+        match self {
+            Number::Short { .. } => self.of(numbers),
             Number::Sum(p) => p[0].of(numbers).wrapping_add(p[1].of(numbers)),
             Number::Difference(p) => p[0].of(numbers).wrapping_sub(p[1].of(numbers)),
             Number::Product(p) => p[0].of(numbers).wrapping_mul(p[1].of(numbers)),
@@ -292,15 +378,45 @@ impl Number {
     }
 }
 
+impl Number {
+    fn constant(n: u64) -> Number {
+        Number::Short {
+            constant: n,
+            arguments: [ABSENT; 2],
+        }
+    }
+
+    fn sum(a: Number, b: Number) -> Number {
+        let short = |n: &Number| match n {
+            Number::Short {
+                constant,
+                arguments,
+            } => Some((*constant, *arguments)),
+            _ => None,
+        };
+        if let (Some((c, x)), Some((d, y))) = (short(&a), short(&b)) {
+            let mut there = x.into_iter().chain(y).filter(|n| *n != ABSENT);
+            let arguments = [(); 2].map(|()| there.next().unwrap_or(ABSENT));
+            if there.next().is_none() {
+                return Number::Short {
+                    constant: c.wrapping_add(d),
+                    arguments,
+                };
+            }
+        }
+        Number::Sum(Box::new([a, b]))
+    }
+}
+
 /// When a condition is false, or true if that is asked for (`turned`).
 fn refuted(rule: &Checked, t: &Term, turned: bool) -> Refuted {
-    let both = |a: &Term, b: &Term| [a, b].map(|t| refuted(rule, t, turned)).into();
+    let both = |a: &Term, b: &Term| [a, b].map(|t| refuted(rule, t, turned));
     match t {
         Term::Truth(b) if *b == turned => Refuted::Always,
         Term::Not(inner) => refuted(rule, inner, !turned),
         Term::Binary(op @ (Binary::And | Binary::Or), a, b) => match (op, turned) {
-            (Binary::And, false) | (Binary::Or, true) => Refuted::Any(both(a, b)),
-            _ => Refuted::All(both(a, b)),
+            (Binary::And, false) | (Binary::Or, true) => Refuted::any(both(a, b)),
+            _ => Refuted::All(both(a, b).into()),
         },
         Term::Binary(op, a, b) => {
             let op = match (op, turned) {
@@ -333,18 +449,21 @@ fn refuted(rule: &Checked, t: &Term, turned: bool) -> Refuted {
 
 fn number(rule: &Checked, t: &Term) -> Option<Number> {
     match t {
-        Term::Number(n) => Some(Number::Constant(*n as u64)),
+        Term::Number(n) => Some(Number::constant(*n as u64)),
         Term::Variable(slot) => {
             // What binds it last counts.
             let n = rule.arguments.iter().rposition(|s| *s == Some(*slot))?;
-            (n < 6).then_some(Number::Argument(n))
+            (n < ABSENT).then_some(Number::Short {
+                constant: 0,
+                arguments: [n, ABSENT],
+            })
         }
         Term::Binary(op, a, b) => {
-            let parts = Box::new([number(rule, a)?, number(rule, b)?]);
+            let [a, b] = [number(rule, a)?, number(rule, b)?];
             match op {
-                Binary::Plus => Some(Number::Sum(parts)),
-                Binary::Minus => Some(Number::Difference(parts)),
-                Binary::Times => Some(Number::Product(parts)),
+                Binary::Plus => Some(Number::sum(a, b)),
+                Binary::Minus => Some(Number::Difference(Box::new([a, b]))),
+                Binary::Times => Some(Number::Product(Box::new([a, b]))),
                 _ => None,
             }
         }

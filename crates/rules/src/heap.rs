@@ -65,14 +65,23 @@ impl Family {
     pub fn is_variable(self) -> bool {
         matches!(self, Family::Global | Family::Local)
     }
+
+    /// Blocks of an allocator that the user declared may be parts of a block of another: a pool is made by `malloc`. So
+    /// each of them has a layer of its own, and an address may be the beginning of a block in several.
+    fn layer(self) -> u16 {
+        match self {
+            Family::Declared(n) => n + 1,
+            _ => 0,
+        }
+    }
 }
 
 /// Living blocks in the order of their addresses. It is seldom asked for, and blocks come and go often: it is brought up
 /// to date when it is.
 #[derive(Default)]
 struct Ordered {
-    /// Also some that were freed.
-    blocks: BTreeMap<u64, BlockId>,
+    /// By layer and address. Also some that were freed.
+    blocks: BTreeMap<(u16, u64), BlockId>,
     /// Blocks from this one on have not been looked at.
     next: usize,
 }
@@ -81,9 +90,13 @@ pub struct Heap {
     blocks: Vec<Block>,
     /// Where a pointer into each block may lead: nowhere for freed ones, anywhere for those that are none.
     bounds: BoundsTable,
-    /// The latest at each address.
-    latest: FxHashMap<u64, BlockId>,
+    /// The latest of each layer at each address.
+    latest: FxHashMap<(u16, u64), BlockId>,
+    /// How many layers there are.
+    layers: u16,
     ordered: RefCell<Ordered>,
+    /// Blocks that were reallocated and stayed where they were, and what they are since.
+    stayed: FxHashMap<BlockId, BlockId>,
     /// Those before this one were made by a program that is over.
     first: usize,
 }
@@ -107,7 +120,9 @@ impl Heap {
             blocks: vec![none.clone(), none],
             bounds,
             latest: FxHashMap::default(),
+            layers: 1,
             ordered: RefCell::default(),
+            stayed: FxHashMap::default(),
             first: DIFFERENCE.0 as usize + 1,
         })
     }
@@ -120,6 +135,14 @@ impl Heap {
     pub fn bounds(&self, id: BlockId) -> (u64, u64) {
         let Bounds { begin, end } = self.bounds[id.0 as usize];
         (begin, end - begin)
+    }
+
+    /// Whether so many bytes at an address are where a pointer into the block may lead.
+    #[inline]
+    pub fn allows(&self, id: BlockId, address: u64, len: u64) -> bool {
+        let (begin, size) = self.bounds(id);
+        let offset = address.wrapping_sub(begin);
+        offset < size && size - offset >= len
     }
 
     /// Of all blocks, by number.
@@ -142,6 +165,13 @@ impl Heap {
         let list = self.blocks.iter().enumerate().skip(self.first);
         list.map(|(i, b)| (BlockId(i as u32), b))
             .filter(|(_, b)| !b.family.is_variable())
+    }
+
+    /// All local variables that were met, those whose functions have returned too.
+    pub fn locals(&self) -> impl Iterator<Item = (BlockId, &Block)> {
+        let list = self.blocks.iter().enumerate().skip(self.first);
+        list.map(|(i, b)| (BlockId(i as u32), b))
+            .filter(|(_, b)| b.family == Family::Local)
     }
 
     /// A variable: pointers to it are followed like those to allocations, but it is in neither H nor F.
@@ -169,9 +199,31 @@ impl Heap {
             begin: block.begin,
             end: block.begin.saturating_add(block.size),
         });
-        self.latest.insert(block.begin, id);
+        let layer = block.family.layer();
+        self.latest.insert((layer, block.begin), id);
+        self.layers = self.layers.max(layer + 1);
         self.blocks.push(block);
         id
+    }
+
+    /// A block was reallocated, and is where it was.
+    pub fn stay(&mut self, old: BlockId, new: BlockId) {
+        self.stayed.insert(old, new);
+    }
+
+    /// What a block has become by being reallocated without being moved, one after the other.
+    pub fn successors(&self, id: BlockId) -> impl Iterator<Item = BlockId> + '_ {
+        std::iter::successors(self.stayed.get(&id).copied(), |id| {
+            self.stayed.get(id).copied()
+        })
+    }
+
+    /// A living block turns out to be larger.
+    pub fn widen(&mut self, id: BlockId, size: u64) {
+        let block = &mut self.blocks[id.0 as usize];
+        block.size = size;
+        let (begin, end) = (block.begin, block.begin.saturating_add(size));
+        self.bounds.set(id, Bounds { begin, end });
     }
 
     pub fn free(&mut self, id: BlockId, freed: Freed) {
@@ -183,41 +235,88 @@ impl Heap {
         self.bounds.set(id, Bounds::NOWHERE);
     }
 
-    /// The live block that begins here.
-    pub fn live_at(&self, address: u64) -> Option<BlockId> {
-        let latest = self.latest.get(&address).copied();
-        latest.filter(|id| self.block(*id).freed.is_none())
-    }
-
-    /// The block that an address is in, or was in.
-    pub fn around(&self, address: u64) -> BlockId {
-        if let Some(id) = self.live_before(address) {
-            let b = self.block(id);
-            if address - b.begin < b.size.max(1) {
-                return id;
+    /// The live block that begins here: the one of the family, if there are several. Where an allocator that was declared
+    /// had one of its own, that one is meant, also if it was freed, and not the pool that it was a part of.
+    pub fn live_at(&self, address: u64, family: Family) -> Option<BlockId> {
+        let own = family.layer();
+        let latest = |layer: u16| self.latest.get(&(layer, address)).copied();
+        let lives = |id: &BlockId| self.block(*id).freed.is_none();
+        match latest(own) {
+            Some(id) if own > 0 || lives(&id) => Some(id).filter(lives),
+            _ => {
+                let others = (0..self.layers).filter(|layer| *layer != own);
+                others.filter_map(latest).find(lives)
             }
         }
-        self.latest.get(&address).copied().unwrap_or(NONE)
     }
 
-    /// The last living block that begins at an address or before it.
-    fn live_before(&self, address: u64) -> Option<BlockId> {
+    /// Living blocks of declared allocators that share memory with this one: those of its own allocator, or if it is none
+    /// of these, all.
+    pub fn declared_inside(&self, id: BlockId) -> Vec<BlockId> {
+        if self.layers == 1 {
+            return Vec::new();
+        }
+        let of = self.block(id);
+        let (begin, end) = (of.begin, of.begin.saturating_add(of.size));
         let ordered = &mut *self.ordered.borrow_mut();
-        let from = ordered.next.max(self.first);
-        for (n, b) in self.blocks.iter().enumerate().skip(from) {
-            if b.freed.is_none() && !b.family.is_variable() {
-                ordered.blocks.insert(b.begin, BlockId(n as u32));
-            }
+        self.bring_up_to_date(ordered);
+        let layers = match of.family.layer() {
+            0 => 1..self.layers,
+            own => own..own + 1,
+        };
+        let mut out = Vec::new();
+        for layer in layers {
+            // Blocks of one allocator do not overlap, so that one alone can begin before and end inside.
+            let before = ordered.blocks.range((layer, 0)..(layer, begin)).next_back();
+            let within = ordered.blocks.range((layer, begin)..(layer, end));
+            let all = before.into_iter().chain(within).map(|(_, inner)| *inner);
+            out.extend(all.filter(|inner| {
+                let b = self.block(*inner);
+                *inner != id && b.freed.is_none() && b.begin.saturating_add(b.size) > begin
+            }));
         }
-        ordered.next = self.blocks.len();
-        while let Some((begin, id)) = ordered.blocks.range(..=address).next_back() {
-            let (begin, id) = (*begin, *id);
+        out
+    }
+
+    /// The block that an address is in, or was in: the innermost.
+    pub fn around(&self, address: u64) -> BlockId {
+        let inside = |id: &BlockId| {
+            let b = self.block(*id);
+            address - b.begin < b.size.max(1)
+        };
+        let mut layers = (0..self.layers).rev();
+        let mut living = layers.clone().filter_map(|l| self.live_before(address, l));
+        if let Some(id) = living.find(inside) {
+            return id;
+        }
+        let latest = layers.find_map(|layer| self.latest.get(&(layer, address)));
+        latest.copied().unwrap_or(NONE)
+    }
+
+    /// The last living block of a layer that begins at an address or before it.
+    fn live_before(&self, address: u64, layer: u16) -> Option<BlockId> {
+        let ordered = &mut *self.ordered.borrow_mut();
+        self.bring_up_to_date(ordered);
+        let upto = (layer, 0)..=(layer, address);
+        while let Some((key, id)) = ordered.blocks.range(upto.clone()).next_back() {
+            let (key, id) = (*key, *id);
             if self.block(id).freed.is_none() {
                 return Some(id);
             }
-            ordered.blocks.remove(&begin);
+            ordered.blocks.remove(&key);
         }
         None
+    }
+
+    fn bring_up_to_date(&self, ordered: &mut Ordered) {
+        let from = ordered.next.max(self.first);
+        for (n, b) in self.blocks.iter().enumerate().skip(from) {
+            if b.freed.is_none() && !b.family.is_variable() {
+                let key = (b.family.layer(), b.begin);
+                ordered.blocks.insert(key, BlockId(n as u32));
+            }
+        }
+        ordered.next = self.blocks.len();
     }
 
     pub fn lives(&self, id: BlockId, step: u64) -> bool {
@@ -242,7 +341,7 @@ mod tests {
         };
         for step in 0..20_000 {
             let begin = 4096 + 32 * random(64);
-            let live = heap.live_at(begin);
+            let live = heap.live_at(begin, Family::Malloc);
             match (random(3), live) {
                 (0, None) => {
                     heap.add(Block {
@@ -268,7 +367,7 @@ mod tests {
             let lives = |b: &Block| b.freed.is_none();
             let here = |b: &Block| b.begin == begin;
             let found = heap.all().find(|(_, b)| lives(b) && here(b));
-            assert_eq!(heap.live_at(begin), found.map(|(id, _)| id));
+            assert_eq!(heap.live_at(begin, Family::Malloc), found.map(|(id, _)| id));
             if random(4) > 0 {
                 continue;
             }

@@ -15,6 +15,7 @@ pub enum Function {
     Size,
     Time,
     Value,
+    Block,
     Family,
     Releaser,
     OnStack,
@@ -45,6 +46,8 @@ pub enum Set {
     Heap,
     /// Allocations that were freed.
     Freed,
+    /// Local variables of functions that run.
+    Stack,
 }
 
 #[derive(Clone, Debug)]
@@ -169,8 +172,11 @@ impl Checked {
     /// It is about variables.
     pub fn asks_variables(&self) -> bool {
         let asks = |f: &Function| matches!(f, Function::Local | Function::Global | Function::Gone);
-        self.condition
-            .has(|t| matches!(t, Term::Apply(f, _) if asks(f)))
+        self.condition.has(|t| match t {
+            Term::Apply(f, _) => asks(f),
+            Term::Blocks { set, .. } => *set == Set::Stack,
+            _ => false,
+        })
     }
 
     /// It cannot be decided without the guest's memory.
@@ -186,7 +192,7 @@ impl Checked {
     /// It asks what is in memory.
     pub fn asks_values(&self) -> bool {
         self.condition
-            .has(|t| matches!(t, Term::Apply(Function::Value, _)))
+            .has(|t| matches!(t, Term::Apply(Function::Value | Function::Block, _)))
     }
 
     pub fn is_deref(&self) -> bool {

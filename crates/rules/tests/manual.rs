@@ -51,6 +51,18 @@ fn examples_of_errors_are_refused() {
 }
 
 #[test]
+fn examples_of_warnings_are_warned_of() {
+    let list = examples("rules-warning");
+    assert!(list.len() >= 3);
+    for text in list {
+        let (rules, wrong) = compile(&text);
+        let severity: Vec<Severity> = wrong.iter().map(|d| d.severity).collect();
+        assert_eq!(severity, [Severity::Warning], "{text}");
+        assert_eq!(rules.rules.len(), 1, "{text}");
+    }
+}
+
+#[test]
 fn no_text_makes_the_compiler_panic() {
     let seeds: Vec<String> = examples("rules")
         .into_iter()

@@ -1,6 +1,6 @@
-//! `cargo xtask bench check [--json] [--runs N] [NAME]`: what looking for faults costs, recording included, with
+//! `cargo xtask bench check [--json] [--runs N] [--alone] [NAME]`: what looking for faults costs, recording included, with
 //! all rules that are asked by default. Beside it Memcheck, also with the origins of unwritten values, and, for
-//! programs whose source is ours, AddressSanitizer, which has to be compiled in.
+//! programs whose source is ours, AddressSanitizer, which has to be compiled in. `--alone` leaves the peers out.
 
 use std::ffi::OsString;
 use std::fs;
@@ -40,21 +40,26 @@ impl Row {
 }
 
 pub(super) fn run(args: &[String]) -> Result<bool> {
-    let flags = Flags::parse(args, &["--json", "--runs"])?;
+    let flags = Flags::parse(args, &["--json", "--runs", "--alone"])?;
     install::missing_programs();
     let wherefore = tool::wherefore()?;
     let place = tempfile::Builder::new().prefix("bench-").tempdir()?;
     let (workloads, absent) = workloads::all(place.path())?;
     let runs = flags.runs.unwrap_or(2);
     let (rows, failed) = measure_each(&flags, &workloads, |workload| {
-        measure(workload, &wherefore, place.path(), runs)
+        measure(workload, &wherefore, place.path(), (runs, flags.alone))
     });
     left_out(&absent, &failed);
     show(&flags, "workload", &rows, report, table)?;
     Ok(failed.is_empty())
 }
 
-fn measure(workload: &Workload, wherefore: &Path, place: &Path, runs: u32) -> Result<Row> {
+fn measure(
+    workload: &Workload,
+    wherefore: &Path,
+    place: &Path,
+    (runs, alone): (u32, bool),
+) -> Result<Row> {
     let recordings = place.join("recordings");
     let program = workload.command();
     let mut ours: Vec<OsString> = vec![wherefore.into(), "check".into(), "--all".into()];
@@ -65,13 +70,16 @@ fn measure(workload: &Workload, wherefore: &Path, place: &Path, runs: u32) -> Re
     ]);
     ours.extend(program.iter().cloned());
     let memcheck = |more: &[&str]| {
-        let valgrind = tool::find_program("valgrind")?;
+        let valgrind = tool::find_program("valgrind").filter(|_| !alone)?;
         let mut command: Vec<OsString> = vec![valgrind.into(), "-q".into()];
         command.extend(more.iter().map(OsString::from));
         command.extend(program.iter().cloned());
         Some(command)
     };
-    let sanitised = workload.sanitised()?.map(|p| vec![p.into_os_string()]);
+    let sanitised = match alone {
+        true => None,
+        false => workload.sanitised()?.map(|p| vec![p.into_os_string()]),
+    };
     let peers = [memcheck(&[]), memcheck(&["--track-origins=yes"]), sanitised];
     let mut row = Row {
         name: workload.name,
@@ -142,15 +150,16 @@ fn table(rows: &[Row]) {
         ("geometric mean", geometric_mean as fn(&[f64]) -> f64),
         ("worst", worst),
     ] {
-        let peer = |n: usize| fold(&ratios(rows, |r| r.peers[n].map(|c| r.cpu(c))));
+        let over = |values: Vec<f64>| number((!values.is_empty()).then(|| fold(&values)));
+        let peer = |n: usize| over(ratios(rows, |r| r.peers[n].map(|c| r.cpu(c))));
         println!(
-            "{name:<40}  {:>8.1} {:>8.1} {:>8.1} {:>8.1}  {:>8.1} {:>8.1}",
-            fold(&ratios(rows, |r| Some(r.cpu(r.ours)))),
+            "{name:<40}  {:>8} {:>8} {:>8} {:>8}  {:>8} {:>8}",
+            over(ratios(rows, |r| Some(r.cpu(r.ours)))),
             peer(0),
             peer(1),
             peer(2),
-            fold(&ratios(rows, |r| Some(r.wall(r.ours)))),
-            fold(&ratios(rows, |r| r.peers[0].map(|c| r.wall(c)))),
+            over(ratios(rows, |r| Some(r.wall(r.ours)))),
+            over(ratios(rows, |r| r.peers[0].map(|c| r.wall(c)))),
         );
     }
     println!(

@@ -9,6 +9,7 @@ use image::Program;
 use rules::machine::Codebase;
 use rules::machine::functions::{Function, Role, SHARED, known};
 use rules::syntax::Pattern;
+use rules::term::Pair;
 
 use super::select::Chosen;
 use crate::moment;
@@ -28,6 +29,10 @@ pub(super) type Modules = Vec<(u64, PathBuf)>;
 pub(super) struct Loader {
     pub(super) codebase: Arc<Mutex<Codebase>>,
     wanted: HashMap<String, Role>,
+    /// Allocators that the user declared.
+    pairs: Vec<Pair>,
+    /// Why some of them are not followed, as far as is known.
+    lacks: Vec<String>,
     patterns: Vec<Pattern>,
     asks_pointers: bool,
     /// Code that chooses a function, and the function's number.
@@ -70,6 +75,8 @@ impl Loader {
                 .map(|f| (f.name, f.role))
                 .rev()
                 .collect(),
+            pairs: chosen.pairs.clone(),
+            lacks: Vec::new(),
             patterns: chosen.rules.iter().flat_map(|r| r.functions()).collect(),
             asks_pointers: chosen.rules.iter().any(|r| r.asks_pointers()),
             choosers: Vec::new(),
@@ -95,6 +102,50 @@ impl Loader {
         let codebase = self.codebase.lock();
         let codebase = codebase.expect("nobody panics while holding it");
         codebase.program.clone().unwrap_or_default()
+    }
+
+    /// Declared allocators that were not followed, and why.
+    pub(super) fn take_lacks(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.lacks)
+    }
+
+    /// Functions of declared allocators that are not looked for. If one of the two is not there, or the compiler has made
+    /// a copy of it that takes its parameters otherwise, blocks would be freed that were never seen to be made.
+    fn left_out(&mut self, program: &Program) -> Vec<String> {
+        let mut out = Vec::new();
+        self.lacks.clear();
+        for p in &self.pairs {
+            let both = [&p.allocate, &p.release];
+            // A `.cold` part is jumped to, not called.
+            let copy_of = |raw: &str, name: &str| {
+                let tail = raw.strip_prefix(name).and_then(|t| t.strip_prefix('.'));
+                tail.is_some_and(|t| !t.starts_with("cold"))
+            };
+            let there = program
+                .functions_named(|raw| both.iter().any(|name| raw == *name || copy_of(raw, name)));
+            let copy = there.iter().find(|f| !both.contains(&&f.name));
+            let missing = both
+                .iter()
+                .find(|name| there.iter().all(|f| f.name != ***name));
+            let why = match (copy, missing) {
+                (Some(f), _) => format!(
+                    "the compiler has made `{}` of it; build without optimisation, or with -fno-ipa-cp -fno-ipa-sra \
+                     -fno-partial-inlining",
+                    f.name
+                ),
+                (None, Some(name)) => format!(
+                    "there is no function `{name}` in the program; one that was inlined everywhere is kept apart by \
+                     -fno-inline"
+                ),
+                (None, None) => continue,
+            };
+            self.lacks.push(format!(
+                "the allocator {} / {} was not followed: {why}",
+                p.allocate, p.release
+            ));
+            out.extend(both.map(Clone::clone));
+        }
+        out
     }
 
     /// Where the guest is to be stopped.
@@ -141,8 +192,13 @@ impl Loader {
         }
         self.modules = modules;
         let program = moment::program(&mappings, guest.names());
+        let left_out = self.left_out(&program);
+        let role = |name: &str| {
+            let role = self.wanted.get(name).cloned();
+            role.filter(|_| !left_out.iter().any(|l| l == name))
+        };
         let found = program.functions_named(|name| {
-            self.wanted.contains_key(name) || self.patterns.iter().any(|p| p.matches(name))
+            role(name).is_some() || self.patterns.iter().any(|p| p.matches(name))
         });
         let mut codebase = self
             .codebase
@@ -154,7 +210,7 @@ impl Loader {
         self.main = None;
         let mut entries = Vec::new();
         for f in found {
-            let role = self.wanted.get(&f.name).cloned().unwrap_or(Role::Noted);
+            let role = role(&f.name).unwrap_or(Role::Noted);
             match role {
                 Role::Ends => self.exits.push(f.entry),
                 _ if f.name == "main" && self.back.is_none() => self.main = Some(f.entry),

@@ -11,6 +11,7 @@
 mod chain;
 mod events;
 mod loader;
+mod moved;
 mod reach;
 mod report;
 mod select;
@@ -19,7 +20,7 @@ mod watch;
 
 pub use chain::{Chain, Hop};
 pub use events::{AbstractEvent, EventKind};
-pub use report::{Amount, BlockReport, Fault, LeakedBlocks, Site};
+pub use report::{Amount, BlockReport, Fault, LeakedBlocks, PastEvent, Site};
 pub(crate) use select::rules;
 pub use select::{RuleFile, RuleReport, RulesReport, RulesRequest};
 
@@ -150,6 +151,7 @@ pub(crate) fn check(
     let begun = Instant::now();
     let faults = report::faults(&mut watched, &chosen, request)?;
     let mut notes = chosen.notes;
+    notes.append(&mut watched.lacks);
     match watched.machine.doubts() {
         None => {}
         Some(Ok(())) => notes.push(SAME.to_owned()),

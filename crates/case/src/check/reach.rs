@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use guest::Guest;
 use rules::eval::Contents;
-use rules::heap::{BlockId, Heap};
+use rules::heap::{BlockId, Family, Heap};
 use rustc_hash::FxHashMap;
 
 /// Blocks are looked up by where they are in steps of this: few begin in one.
@@ -21,6 +21,9 @@ const LARGE: u64 = 1 << 26;
 const WINDOW: u64 = 1 << 16;
 /// Windows that are kept. Of a larger heap the rest is read block by block.
 const MOST_WINDOWS: usize = 4096;
+/// Of a program that has a larger mapping, all blocks count as found: it would take too long to search, and what is not searched must
+/// not make a leak.
+const MOST_SEARCHED: u64 = 64 << 30;
 
 /// Blocks that can be found, by number.
 #[derive(Default)]
@@ -62,10 +65,12 @@ struct Live {
 }
 
 impl Live {
-    fn of(heap: &Heap, step: u64) -> Live {
+    /// Those of allocators that the user has declared, or all others: the former may be parts of the latter.
+    fn of(heap: &Heap, step: u64, declared: bool) -> Live {
         let blocks = heap
             .all()
             .filter(|(id, _)| heap.lives(*id, step))
+            .filter(|(_, b)| matches!(b.family, Family::Declared(_)) == declared)
             .map(|(id, b)| (b.begin, b.begin.saturating_add(b.size.max(1)), id))
             .collect();
         Live::over(blocks)
@@ -182,35 +187,49 @@ impl Contents for Held<'_> {
     }
 }
 
-/// All blocks that can be found from what the guest has; not all once `user` wants an end to it.
+/// All blocks that can be found from what the guest has; not all once `user` wants an end to it. A function is `over`
+/// where it returns, and where the program is ended: what is left in registers that functions need not keep is nobody's.
 pub(crate) fn reachable(
     guest: &mut dyn Guest,
     heap: &Heap,
     step: u64,
+    over: bool,
     user: &AtomicBool,
 ) -> Result<Reachable, guest::Error> {
-    let live = Live::of(heap, step);
+    let live = [false, true].map(|declared| Live::of(heap, step, declared));
     let blocks = blocks_of(heap, &live, step);
     let mappings = guest.mappings()?;
     let threads = guest.threads();
     let mut found = Reachable::default();
+    let far = |m: &guest::Mapping| m.protection.write && m.end - m.start > MOST_SEARCHED;
+    if mappings.iter().any(far) {
+        for (.., id) in live.iter().flat_map(|l| &l.blocks) {
+            found.insert(*id);
+        }
+        return Ok(found);
+    }
     let mut todo = Vec::new();
-    let mut meet = |word: u64, todo: &mut Vec<usize>| {
-        if let Some(n) = live.at(word)
-            && found.insert(live.blocks[n].2)
-        {
-            todo.push(n);
+    let mut meet = |word: u64, todo: &mut Vec<(u64, u64)>| {
+        for live in &live {
+            if let Some(n) = live.at(word)
+                && found.insert(live.blocks[n].2)
+            {
+                let (begin, end, _) = live.blocks[n];
+                todo.push((begin, end));
+            }
         }
     };
     let current = guest.regs();
     let mut stacks = vec![current.rsp];
     for r in threads.iter().map(|t| &t.regs).chain([&current]) {
         stacks.push(r.rsp);
-        let words = [
-            r.rax, r.rbx, r.rcx, r.rdx, r.rsi, r.rdi, r.rbp, r.r8, r.r9, r.r10, r.r11, r.r12,
-            r.r13, r.r14, r.r15,
-        ];
-        words.into_iter().for_each(|w| meet(w, &mut todo));
+        let kept = [r.rax, r.rdx, r.rbx, r.rbp, r.r12, r.r13, r.r14, r.r15];
+        kept.into_iter().for_each(|w| meet(w, &mut todo));
+        let is_current = (r.rip, r.rsp) == (current.rip, current.rsp);
+        if !(over && is_current) {
+            let others = [r.rcx, r.rsi, r.rdi, r.r8, r.r9, r.r10, r.r11];
+            others.into_iter().for_each(|w| meet(w, &mut todo));
+        }
     }
     let mut buffer = vec![0; 1 << 20];
     for m in mappings.iter().filter(|m| m.protection.write) {
@@ -241,8 +260,7 @@ pub(crate) fn reachable(
         kept: FxHashMap::default(),
         block: Vec::new(),
     };
-    while let Some(n) = todo.pop() {
-        let (begin, end, _) = live.blocks[n];
+    while let Some((begin, end)) = todo.pop() {
         let mut at = begin.next_multiple_of(8);
         while at < end && !user.load(Ordering::Relaxed) {
             let bytes = windows.read(at, end - at);
@@ -258,13 +276,14 @@ pub(crate) fn reachable(
 
 /// Memory of blocks that live, which has to be reached first, and of those that were freed: what is left in it is
 /// nobody's.
-fn blocks_of(heap: &Heap, live: &Live, step: u64) -> Vec<(u64, u64)> {
+fn blocks_of(heap: &Heap, live: &[Live], step: u64) -> Vec<(u64, u64)> {
     let freed = heap
         .all()
         .filter(|(_, b)| b.freed.is_some_and(|f| f.step < step))
         .map(|(_, b)| (b.begin, b.begin.saturating_add(b.size)));
     let mut list: Vec<(u64, u64)> = freed.collect();
-    list.extend(live.blocks.iter().map(|(begin, end, _)| (*begin, *end)));
+    let live = live.iter().flat_map(|l| &l.blocks);
+    list.extend(live.map(|(begin, end, _)| (*begin, *end)));
     list.sort_unstable();
     let mut out: Vec<(u64, u64)> = Vec::new();
     for (begin, end) in list {

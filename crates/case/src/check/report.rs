@@ -1,11 +1,12 @@
 //! From places where a condition held to what the user is told.
 
 use std::collections::HashSet;
+use std::path::PathBuf;
 use std::rc::Rc;
 
 use guest::Guest;
 use image::Program;
-use rules::eval::Value;
+use rules::eval::{CallEvent, Value};
 use rules::heap::{BlockId, DIFFERENCE, Family, Heap};
 use rules::machine::{Redex, Suspect};
 use rules::term::{Checked, Slot};
@@ -13,6 +14,7 @@ use serde::Serialize;
 
 use super::CheckRequest;
 use super::chain::{self, Chain, Start};
+use super::moved;
 use super::reach::{self, Held, Reachable};
 use super::select::Chosen;
 use super::watch::Watched;
@@ -37,7 +39,17 @@ pub struct Fault {
     pub leaks: Vec<LeakedBlocks>,
     /// Of leaks: how many there are beside those.
     pub further_leaks: Amount,
+    /// Calls and returns before it that the rule names, such as the one that closed what is closed again.
+    pub events: Vec<PastEvent>,
     pub chains: Vec<Chain>,
+}
+
+/// A call or return that a rule is about.
+#[derive(Clone, Debug, Serialize)]
+pub struct PastEvent {
+    /// Such as `sys_openat returned 0x3`.
+    pub what: String,
+    pub at: Site,
 }
 
 /// A step with its call stack.
@@ -105,7 +117,8 @@ pub(crate) fn faults(
             if rule.asks_pointers() && known.is_none() {
                 let user = w.user.clone();
                 let replay = w.replay.as_mut().expect("it was taken there");
-                let reachable = reach::reachable(replay, &w.machine.heap, s.step, &user);
+                let over = matches!(s.what, Redex::End | Redex::Return { .. });
+                let reachable = reach::reachable(replay, &w.machine.heap, s.step, over, &user);
                 found = reachable.map_err(|e| w.wrong(e))?;
             }
             w.go_on()?;
@@ -123,15 +136,26 @@ pub(crate) fn faults(
                 None => continue,
             }
         }
+        if let Some(block) = s.stayed
+            && moved::is_known(w, block, s.step)?
+        {
+            continue;
+        }
         // The same place under another rule is the same fault.
         if out.iter().any(|f| f.step == s.step && culprits.is_empty()) {
             continue;
         }
-        // Calls are the same fault if they come the same way.
-        if matches!(s.what, Redex::Call { .. } | Redex::Return { .. }) {
+        if culprits.is_empty() {
             let frames = site(w, s.step)?.stack.frames;
-            let way: Vec<u64> = frames.iter().map(|f| f.pc).collect();
-            if !told.insert((s.rule, way)) {
+            let calls = matches!(s.what, Redex::Call { .. } | Redex::Return { .. });
+            let place = match frames.iter().find(|f| f.own) {
+                // Calls are the same fault if they come the same way.
+                _ if calls => Place::Way(frames.iter().map(|f| f.pc).collect()),
+                // A function of a library may touch what it was given in several places, and so does a statement.
+                Some(own) => Place::Source(own.file.clone(), own.line, own.column),
+                None => Place::Code(s.pc),
+            };
+            if !told.insert((s.rule, place)) {
                 continue;
             }
         }
@@ -141,6 +165,14 @@ pub(crate) fn faults(
         }
     }
     Ok(out)
+}
+
+/// What is told of once.
+#[derive(PartialEq, Eq, Hash)]
+enum Place {
+    Way(Vec<u64>),
+    Source(Option<PathBuf>, Option<u32>, Option<u32>),
+    Code(u64),
 }
 
 fn is_about_blocks(rule: &Checked) -> bool {
@@ -195,6 +227,17 @@ fn fault(
         Some(id) if leaks.is_empty() => Some(describe(w, id, address(s), s.step)?),
         _ => None,
     };
+    let mut events = Vec::new();
+    let past = rules::eval::events(rule, &s.bindings, &w.machine.calls);
+    let past: Vec<CallEvent> = past.into_iter().cloned().collect();
+    for e in past {
+        let what = match e.returned {
+            true => format!("{} returned {:#x}", e.function, e.values[0]),
+            false => format!("{}({:#x}, ...)", e.function, e.values[0]),
+        };
+        let at = site(w, e.step)?;
+        events.push(PastEvent { what, at });
+    }
     let mut chains = Vec::new();
     if !request.no_chains {
         let starts = starts(w, rule, s);
@@ -225,6 +268,7 @@ fn fault(
         block: block_report,
         leaks,
         further_leaks,
+        events,
         chains,
     })
 }
@@ -249,7 +293,14 @@ fn message(s: &Suspect, leaks: &[LeakedBlocks], further: Amount, detail: &str) -
         Redex::Call {
             function,
             arguments,
-        } => format!("{function}({:#x}, ...)", arguments[0]),
+            first,
+        } => {
+            let before = if *first > 0 { "..., " } else { "" };
+            format!(
+                "{function}({before}{:#x}, ...)",
+                arguments[usize::from(*first)]
+            )
+        }
         Redex::Return { function, result } => format!("{function} returns {result:#x}"),
         Redex::End if leaks.is_empty() => "the program ends".to_owned(),
         Redex::End => {
@@ -269,7 +320,9 @@ fn message(s: &Suspect, leaks: &[LeakedBlocks], further: Amount, detail: &str) -
 fn address(s: &Suspect) -> Option<u64> {
     match &s.what {
         Redex::Access { address, .. } => Some(*address),
-        Redex::Call { arguments, .. } => Some(arguments[0]),
+        Redex::Call {
+            arguments, first, ..
+        } => Some(arguments[usize::from(*first)]),
         _ => None,
     }
 }
@@ -405,13 +458,19 @@ fn starts(w: &Watched, rule: &Checked, s: &Suspect) -> Vec<Start> {
         let argument = rule.arguments.iter().position(|a| *a == Some(*slot));
         let (step, register) = match (argument, &s.what) {
             (Some(_), Redex::Access { register, .. }) => (s.step, *register),
-            (Some(n), Redex::Call { .. }) => (s.step, ARGUMENTS.get(n).copied()),
+            (Some(n), Redex::Call { first, .. }) => {
+                (s.step, ARGUMENTS.get(n + usize::from(*first)).copied())
+            }
             (Some(_), _) => (s.step, None),
             // A pointer that was freed earlier.
-            (None, _) => match w.machine.heap.block(*id).freed {
-                Some(f) => (f.step, Some(7)),
-                None => continue,
-            },
+            (None, _) => {
+                let block = w.machine.heap.block(*id);
+                let argument = w.machine.freeing_argument(block);
+                let (Some(f), Some(n)) = (block.freed, argument) else {
+                    continue;
+                };
+                (f.step, ARGUMENTS.get(n).copied())
+            }
         };
         let Some(register) = register else { continue };
         out.push(Start {

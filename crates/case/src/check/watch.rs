@@ -34,6 +34,8 @@ pub(crate) struct Watched {
     pub(crate) machine: Box<Machine>,
     pub(crate) program: Arc<Program>,
     pub(crate) steps: u64,
+    /// What was not followed, and why.
+    pub(crate) lacks: Vec<String>,
     /// What could be found where the program was about to end, if that has been looked at.
     pub(super) ending: Option<Ending>,
     /// Executable mappings, and what they say: of the moment that was looked at last.
@@ -143,6 +145,7 @@ impl Watched {
             replay: Some(replay),
             machine,
             program: loader.program(),
+            lacks: loader.take_lacks(),
             steps,
             ending,
             there: None,
@@ -199,6 +202,7 @@ impl Watched {
             replay: None,
             machine,
             program: loader.program(),
+            lacks: loader.take_lacks(),
             steps,
             ending,
             there: None,
@@ -383,7 +387,7 @@ fn look_at_end(guest: &mut dyn Guest, step: u64) -> Result<Ending, guest::Error>
     let mut lost = false;
     guest.with_listener(&mut |guest, listener| {
         let machine = taken_back(listener);
-        found = reach::reachable(guest, &machine.heap, step, &AtomicBool::new(false));
+        found = reach::reachable(guest, &machine.heap, step, true, &AtomicBool::new(false));
         lost = found.as_ref().is_ok_and(|f| f.lacks_some(&machine.heap));
         machine
     })?;

@@ -13,7 +13,13 @@ use super::{Paint, clean, number, place};
 pub(crate) fn check(report: &CheckReport, paint: Paint) -> String {
     let mut out = String::new();
     for note in &report.notes {
-        out += note;
+        // What is said of a rule file is a text of several lines, with the file in it.
+        match note.ends_with('\n') {
+            true => out += note,
+            false => {
+                let _ = writeln!(out, "wherefore: note: {note}");
+            }
+        }
     }
     for event in &report.events {
         abstract_event(&mut out, event);
@@ -108,6 +114,11 @@ fn one(out: &mut String, f: &Fault, report: &CheckReport, paint: Paint) {
             number(further.bytes),
             number(further.blocks)
         );
+    }
+    for e in &f.events {
+        let title = format!("{} at step {}", clean(&e.what), number(e.at.step));
+        out.push('\n');
+        brief(out, &e.at.stack, &title, paint);
     }
     for c in &f.chains {
         chain(out, c, paint);

@@ -6,7 +6,8 @@
 use super::{ANCHORS, Maker, call, field, unit};
 use crate::cell::Arith;
 use crate::emit::*;
-use crate::run::{ASK, FAILED, at};
+use crate::run::{ASK, FAILED, LEAVE, at};
+use crate::ways::Quick;
 
 pub(super) enum Late {
     /// The code stops, at some record of a trace. What only registers hold is put where it belongs.
@@ -33,6 +34,13 @@ pub(super) enum Late {
     Ask {
         variable: u32,
         insn: u16,
+        back: Label,
+    },
+    /// A function returns through the slot in rax, which is of interest. Whoever runs the code may know how to go on;
+    /// otherwise it stops.
+    Leave {
+        result: Quick,
+        out: Label,
         back: Label,
     },
 }
@@ -63,6 +71,14 @@ impl Maker<'_> {
         self.late(Late::Out { why, part, dirty })
     }
 
+    /// Asks whoever runs the code something, and goes on with the answer in rax.
+    pub(super) fn pause(&mut self, why: u32, back: Label) {
+        self.a.lea_label(rax, back);
+        self.a.mov(field(at::RESUME), rax);
+        self.a.mov(eax, why);
+        self.a.jmp(self.exits.leave)
+    }
+
     /// Stops the code before an instruction.
     pub(super) fn fail(&mut self, insn: u16) -> Label {
         self.out(FAILED + u32::from(insn & 0xff), usize::from(insn >> 8))
@@ -88,29 +104,45 @@ impl Maker<'_> {
         }
     }
 
+    /// Goes on at `back` unless something is unwritten in a register that is read. What is written over is clean from
+    /// there on; where the way is left in its middle, others find out what of this is still so. All of the word is read
+    /// and written at once: half of it could not be read before it has come to the caches.
+    pub(super) fn tainted(&mut self, back: Label, otherwise: u64) {
+        let (reads, cleans, a) = (self.way.reads, self.way.cleans, &mut self.a);
+        a.mov(rax, field(at::TAINTED));
+        if reads != 0 {
+            match i32::try_from(reads) {
+                Ok(mask) => a.test(eax, mask),
+                Err(_) => {
+                    a.mov(rdx, reads as i64);
+                    a.test(rax, rdx)
+                }
+            }
+            a.jne(otherwise);
+        }
+        if cleans != 0 {
+            match i32::try_from(!cleans as i64) {
+                Ok(mask) => a.and(rax, mask),
+                Err(_) => {
+                    a.mov(rdx, !cleans as i64);
+                    a.and(rax, rdx)
+                }
+            }
+            a.mov(field(at::TAINTED), rax);
+            a.jne(back);
+            // Nothing is unwritten from there on.
+            a.mov(rax, field(at::CLEAN));
+            a.mov(field(at::TABLE), rax);
+        }
+        a.jmp(back)
+    }
+
     pub(super) fn late_code(&mut self, late: Late) {
         let way = self.way;
         let (before, wide) = (self.exits.before, self.exits.wide);
         let a = &mut self.a;
         match late {
-            Late::Tainted { back } => {
-                a.cmp(field(at::TAINTED), 0);
-                a.je(back);
-                self.halves(way.reads, |m, part, mask| {
-                    m.a.test(dword(rbx + (at::TAINTED + part)), mask);
-                    m.a.jne(before)
-                });
-                // Where the way is left in its middle, others find out what of this is still so.
-                self.halves(way.cleans, |m, part, mask| {
-                    m.a.and(dword(rbx + (at::TAINTED + part)), !mask)
-                });
-                // From there on nothing is unwritten, perhaps.
-                self.a.cmp(field(at::TAINTED), 0);
-                self.a.jne(back);
-                self.a.mov(rax, field(at::CLEAN));
-                self.a.mov(field(at::TABLE), rax);
-                self.a.jmp(back)
-            }
+            Late::Tainted { back } => self.tainted(back, before),
             Late::Out { why, part, dirty } => {
                 for (register, n) in dirty {
                     a.mov(unit(n), register);
@@ -186,13 +218,23 @@ impl Maker<'_> {
                 a.mov(dword(rbx + at::ASKED), variable);
                 let (_, before) = way.start(usize::from(insn >> 8));
                 a.mov(dword(rbx + at::INSN), before + u32::from(insn & 0xff));
-                a.lea_label(rax, back);
-                a.mov(field(at::RESUME), rax);
                 for (n, anchor) in ANCHORS.into_iter().enumerate() {
                     a.mov(field(at::KEPT + 8 * n), anchor);
                 }
-                a.mov(eax, ASK);
-                a.jmp(self.exits.leave)
+                self.pause(ASK, back)
+            }
+            Late::Leave { result, out, back } => {
+                a.mov(field(at::CALL_SLOT), rax);
+                self.quick(rax, result);
+                self.a.mov(field(at::ARGUMENTS), rax);
+                let (_, steps) = way.start(way.more.len() + 1);
+                self.a.mov(dword(rbx + at::INSN), steps.saturating_sub(1));
+                let answered = self.a.label();
+                self.pause(LEAVE, answered);
+                self.a.set(answered);
+                self.a.test(rax, rax);
+                self.a.je(back);
+                self.a.jmp(out)
             }
         }
     }

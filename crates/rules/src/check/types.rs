@@ -23,7 +23,7 @@ impl Type {
 }
 
 /// Functions that every file has: name, parameters, result. A parameter may be one of several types.
-pub(super) const FUNCTIONS: [(&str, Function, &[&[Type]], Type); 13] = {
+pub(super) const FUNCTIONS: [(&str, Function, &[&[Type]], Type); 14] = {
     const POINTER: &[Type] = &[Type::Number];
     const EITHER: &[Type] = &[Type::Number, Type::Block];
     [
@@ -34,6 +34,7 @@ pub(super) const FUNCTIONS: [(&str, Function, &[&[Type]], Type); 13] = {
         ("Size", Function::Size, &[EITHER], Type::Number),
         ("Time", Function::Time, &[EITHER], Type::Number),
         ("Value", Function::Value, &[POINTER], Type::Number),
+        ("Block", Function::Block, &[EITHER], Type::Text),
         ("Family", Function::Family, &[EITHER], Type::Text),
         ("Releaser", Function::Releaser, &[], Type::Text),
         ("OnStack", Function::OnStack, &[POINTER], Type::Truth),

@@ -8,11 +8,25 @@ use super::*;
 const SIGRETURN: u64 = 15;
 const MMAP: u64 = 9;
 const MREMAP: u64 = 25;
+const FUTEX: u64 = 202;
+/// write, pwrite64 and sendto: the second argument points to as many bytes as they return.
+const SENDING: [u64; 3] = [1, 18, 44];
+/// Of larger blocks it is not followed which bytes were written: that takes as much memory as they have, and programs that ask
+/// for so much may use little of it.
+const MOST_UNWRITTEN: u64 = 1 << 30;
 /// Handlers that run inside of each other; of more, the outermost are forgotten.
 const MOST_HANDLERS: usize = 64;
 
 /// The instruction before the one at hand: its plan, and its number there.
 pub(super) type Before = (u32, u8);
+
+/// A system call that a thread has entered.
+#[derive(Clone, Copy)]
+pub(super) struct Entered {
+    args: [u64; 6],
+    step: u64,
+    pc: u64,
+}
 
 /// What a signal handler interrupted.
 pub(super) struct Interrupted {
@@ -69,21 +83,17 @@ impl Machine {
         if registers.named != jit::UNNAMED && registers.named_at == slot {
             let asked = registers.named as u16;
             registers.named = jit::UNNAMED;
-            let role = |n: u16| &self.names[n as usize].function.role;
-            if role(asked) == role(function) {
+            let kin = |n: u16| self.names[n as usize].kin;
+            if kin(asked) == kin(function) {
                 function = asked;
             }
         }
         let units = &self.now.registers.units;
-        let mut blocks = [NONE; 6];
-        for (block, register) in blocks.iter_mut().zip([7usize, 6, 2, 1, 8, 9]) {
-            *block = units[register].from();
-        }
         let entered = Active {
             function,
             slot,
             arguments,
-            blocks,
+            blocks: brief::ARGUMENTS.map(|unit| units[unit].from()),
             step,
             pc,
         };
@@ -120,6 +130,7 @@ impl Machine {
                         let redex = Redex::Call {
                             function: self.function_name(function).to_owned(),
                             arguments: *arguments,
+                            first: n,
                         };
                         let context = Context {
                             step,
@@ -129,13 +140,13 @@ impl Machine {
                         };
                         self.ask_all(PointKind::Free, &[pointer(n)], context, &redex);
                     }
-                    self.release(value, function, step);
+                    self.release(value, family, function, step);
                 }
             }
             Role::Touches(model) => {
                 for t in model.touches {
-                    if let Extent::Bytes(n) = t.extent {
-                        self.touch(a, t, arguments[n as usize]);
+                    if let Some(len) = t.at_call(arguments) {
+                        self.touch(a, t, len);
                     }
                 }
             }
@@ -154,6 +165,7 @@ impl Machine {
             let redex = Redex::Call {
                 function: self.function_name(function).to_owned(),
                 arguments: *arguments,
+                first: 0,
             };
             let values: [Value; 6] = std::array::from_fn(|n| pointer(n as u8));
             let context = Context {
@@ -203,9 +215,20 @@ impl Machine {
         calls.contains(&decoded.flow_control()) && self.in_library(insn.pc)
     }
 
-    pub(super) fn release(&mut self, pointer: u64, function: u16, step: u64) {
+    pub(super) fn release(&mut self, pointer: u64, family: Family, function: u16, step: u64) {
         // Which block is freed is a matter of the address, whatever the pointer was meant for.
-        if let Some(id) = self.heap.live_at(pointer) {
+        if let Some(id) = self.heap.live_at(pointer, family) {
+            // With a pool goes what it has handed out.
+            for inner in self.heap.declared_inside(id) {
+                self.heap.free(
+                    inner,
+                    Freed {
+                        step,
+                        pointer: self.heap.block(inner).begin,
+                        by: function,
+                    },
+                );
+            }
             self.heap.free(
                 id,
                 Freed {
@@ -214,6 +237,21 @@ impl Machine {
                     by: function,
                 },
             );
+        }
+    }
+
+    /// Which argument of the function that freed a block was the pointer to it. A block that went with the pool that it
+    /// was a part of, or that was freed unseen, was not pointed to by any.
+    pub fn freeing_argument(&self, block: &Block) -> Option<usize> {
+        let by = &self.names[block.freed?.by as usize].function.role;
+        match by {
+            Role::Release { family, pointer }
+                if *family == block.family || !matches!(block.family, Family::Declared(_)) =>
+            {
+                Some(usize::from(*pointer))
+            }
+            Role::Reallocate { .. } => Some(0),
+            _ => None,
         }
     }
 
@@ -226,8 +264,12 @@ impl Machine {
         a: &Active,
         made: u64,
     ) -> BlockId {
-        // Something that was not seen has freed what was there.
-        if let Some(old) = self.heap.live_at(begin) {
+        // Something that was not seen has freed what was there. What a pool hands out is a part of the pool's own block,
+        // which lives on.
+        let declared = matches!(family, Family::Declared(_));
+        if let Some(old) = self.heap.live_at(begin, family)
+            && (!declared || self.heap.block(old).family == family)
+        {
             self.heap.free(
                 old,
                 Freed {
@@ -246,17 +288,28 @@ impl Machine {
             family,
             freed: None,
         });
-        if size < 1 << 40 {
-            self.memory
-                .fill(begin, size, !zeroed && self.trackers.unwritten);
+        if declared {
+            // A pool that was emptied as a whole hands out its memory in other pieces.
+            for old in self.heap.declared_inside(id) {
+                self.heap.free(
+                    old,
+                    Freed {
+                        step: a.step,
+                        pointer: self.heap.block(old).begin,
+                        by: a.function,
+                    },
+                );
+            }
         }
+        let unwritten = !zeroed && self.trackers.unwritten && size <= MOST_UNWRITTEN;
+        self.memory.fill(begin, size, unwritten);
         id
     }
 
     /// A `ret` with the return address at `slot`.
     pub(super) fn leave(&mut self, slot: u64, result: u64, step: u64, pc: u64) {
         if self.now.frames.ends_by(slot) {
-            self.end_locals(slot, step);
+            self.frames().end_locals(slot, step);
         }
         let mut returned = false;
         while let Some(a) = self.now.active.last() {
@@ -314,19 +367,16 @@ impl Machine {
                 let size = product(size, &a.arguments);
                 from = Some(self.reallocate(a, size, result, step));
             }
+            Role::Measures => {
+                self.measured(a.arguments[0], result);
+                from = Some(NONE);
+            }
             Role::Release { .. } | Role::Inside => from = Some(NONE),
             Role::Touches(m) => from = self.modelled(&m, a, result),
             Role::Ends | Role::Noted => {}
         }
         if let Some(from) = from {
-            // What a function may change and its caller must not rely on.
-            for unit in [0usize, 1, 2, 6, 7, 8, 9, 10, 11, plan::FLAGS as usize] {
-                self.now.registers.units[unit] = Cell::default();
-            }
-            if self.now.registers.telling & fast::VECTORS != 0 {
-                self.forget_vectors();
-            }
-            self.now.registers.units[0].set_from(from);
+            brief::set_result(&mut self.now.registers, from);
         }
         let named = &self.names[a.function as usize];
         let remembered = named.remembered;
@@ -361,18 +411,6 @@ impl Machine {
         }
     }
 
-    /// Nothing is known of vector registers, of which something may be.
-    fn forget_vectors(&mut self) {
-        let registers = &mut self.now.registers;
-        let mut groups = registers.telling & fast::VECTORS;
-        registers.telling &= !fast::VECTORS;
-        while groups != 0 {
-            let (first, end) = fast::group_range(groups.trailing_zeros());
-            registers.units[first..end].fill(Cell::PLAIN);
-            groups &= groups - 1;
-        }
-    }
-
     pub(super) fn malloced(&mut self, id: BlockId, bytes: u64, a: &Active) {
         if !self.rules.iter().any(|r| r.point == PointKind::Malloc) {
             return;
@@ -381,6 +419,7 @@ impl Machine {
         let redex = Redex::Call {
             function: name,
             arguments: a.arguments,
+            first: 0,
         };
         let values = [Value::Number(bytes, NONE), Value::Block(id)];
         let context = Context {
@@ -394,17 +433,28 @@ impl Machine {
 
     pub(super) fn reallocate(&mut self, a: &Active, size: u64, result: u64, step: u64) -> BlockId {
         let old = a.arguments[0];
-        let before = self.heap.live_at(old).filter(|_| old != 0);
+        let before = self.heap.live_at(old, Family::Malloc).filter(|_| old != 0);
         if result == 0 {
             // With a size of zero it has freed; otherwise it has failed.
             if size == 0 && old != 0 {
-                self.release(old, a.function, a.step);
+                self.release(old, Family::Malloc, a.function, a.step);
             }
             return NONE;
         }
         let kept = before.map_or(0, |id| self.heap.block(id).size.min(size));
         if result == old {
-            self.release(old, a.function, a.step);
+            // What a pool has handed out of it stays where it is.
+            if let Some(id) = before {
+                let (step, by) = (a.step, a.function);
+                self.heap.free(
+                    id,
+                    Freed {
+                        step,
+                        pointer: old,
+                        by,
+                    },
+                );
+            }
             let id = self.heap.add(Block {
                 begin: result,
                 size,
@@ -419,10 +469,13 @@ impl Machine {
                 size - kept,
                 self.trackers.unwritten,
             );
+            if let Some(old) = before {
+                self.heap.stay(old, id);
+            }
             return id;
         }
         if old != 0 {
-            self.release(old, a.function, a.step);
+            self.release(old, Family::Malloc, a.function, a.step);
         }
         let id = self.allocate(result, size, false, Family::Malloc, a, step);
         self.memory.copy(result, old, kept);
@@ -430,30 +483,30 @@ impl Machine {
         id
     }
 
+    /// The program was told that so many bytes of a block are its own, which may be more than it had asked for.
+    fn measured(&mut self, pointer: u64, bytes: u64) {
+        let Some(id) = self.heap.live_at(pointer, Family::Malloc) else {
+            return;
+        };
+        let block = self.heap.block(id);
+        let (end, more) = (
+            block.begin.saturating_add(block.size),
+            bytes.saturating_sub(block.size),
+        );
+        if more > 0 {
+            self.heap.widen(id, bytes);
+            self.memory.fill(end, more, self.trackers.unwritten);
+        }
+    }
+
     pub(super) fn modelled(&mut self, m: &Model, a: &Active, result: u64) -> Option<BlockId> {
-        match m.effect {
-            Effect::Copies => {
-                self.memory
-                    .copy(a.arguments[0], a.arguments[1], a.arguments[2].min(1 << 40))
-            }
-            Effect::Fills => self
-                .memory
-                .fill(a.arguments[0], a.arguments[2].min(1 << 40), false),
-            Effect::Nothing => {}
-        }
+        let from = brief::effect(m, a, result, &mut self.memory);
         for t in m.touches {
-            let len = match t.extent {
-                Extent::Result => result.saturating_add(1),
-                Extent::ResultUpTo(n) => result.saturating_add(1).min(a.arguments[n as usize]),
-                Extent::Bytes(_) => continue,
-            };
-            self.touch(a, t, len);
+            if let Some(len) = t.at_return(result, &a.arguments) {
+                self.touch(a, t, len);
+            }
         }
-        if !m.whole {
-            return None;
-        }
-        let from = m.result.map_or(NONE, |n| a.blocks[n as usize]);
-        Some(if result == 0 { NONE } else { from })
+        m.whole.then_some(from)
     }
 
     pub(super) fn event(&mut self, event: &Event) {
@@ -485,7 +538,12 @@ impl Machine {
                 if *nr == SIGRETURN {
                     self.now.resume();
                 }
-                self.entered.insert(self.thread, *args);
+                let entered = Entered {
+                    args: *args,
+                    step: self.step,
+                    pc: *pc,
+                };
+                self.entered.insert(self.thread, entered);
                 // exit_group: nothing that the program has comes after it.
                 if *nr == 231 {
                     self.end(self.step, *pc);
@@ -495,6 +553,7 @@ impl Machine {
             Event::Leave {
                 nr, result, writes, ..
             } => {
+                self.kernel_touched(*nr, *result, writes);
                 if *nr != SIGRETURN {
                     self.now.registers.units[0] = Cell::default();
                 }
@@ -537,6 +596,45 @@ impl Machine {
         self.step += event.steps();
     }
 
+    /// What the kernel has read and written where an argument points to. What a call reads is not on the tape, since to
+    /// know it of all calls costs more than most of them; of those that send a buffer the result tells.
+    fn kernel_touched(&mut self, nr: u64, result: i64, writes: &[Stretch]) {
+        let Some(entered) = self.entered.remove(&self.thread) else {
+            return;
+        };
+        // Who wakes others need not have the memory any more by which they know each other.
+        if nr == FUTEX || self.now.closed > 0 {
+            return;
+        }
+        let sent = SENDING.contains(&nr) && result > 0;
+        let sent = sent.then(|| Stretch {
+            addr: entered.args[1],
+            len: result as u64,
+        });
+        let written = writes.iter().map(|w| (w, true));
+        for (stretch, write) in sent.iter().map(|r| (r, false)).chain(written) {
+            let argument = entered.args.iter().position(|a| *a == stretch.addr);
+            let Some(register) = argument.map(|n| [7u8, 6, 2, 10, 8, 9][n]) else {
+                continue;
+            };
+            let from = self.now.registers.units[usize::from(register)].from();
+            let (begin, size) = self.heap.bounds(from);
+            let offset = stretch.addr.wrapping_sub(begin);
+            if from <= DIFFERENCE || offset < size && size - offset >= stretch.len {
+                continue;
+            }
+            let what = Access {
+                address: stretch.addr,
+                size: stretch.len,
+                write,
+                asked: true,
+            };
+            let lenient = std::mem::take(&mut self.now.lenient);
+            self.judge(entered.pc, entered.step, from, what, Some(register));
+            self.now.lenient = lenient;
+        }
+    }
+
     pub(super) fn system_call(&mut self, nr: u64, pc: u64, returned: bool, values: [u64; 6]) {
         if self.unnamed_calls.contains(&nr) {
             return;
@@ -561,6 +659,7 @@ impl Machine {
                 Redex::Call {
                     function: name.clone(),
                     arguments: values,
+                    first: 0,
                 },
             )
         };

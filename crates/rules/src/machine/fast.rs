@@ -10,7 +10,8 @@
 //! up to date and the operations of `operate.rs`, which know all cases, do the rest. They are also the oracle:
 //! both must leave the same state.
 
-use jit::{Arith, Cell, FIRST_VALUE, FS, Kind, Op as QuickOp, Part, Quick, ROOM, Way};
+use jit::{Arith, Call, Cell, FIRST_VALUE, FS, Kind, Op as QuickOp, Part, Quick, ROOM, Way};
+use smallvec::SmallVec;
 use tape::{Shape, Term};
 
 use super::RED_ZONE;
@@ -142,7 +143,7 @@ impl Fast {
             open: Vec::new(),
             usable: true,
         };
-        let (mut returns, mut handed) = (None, None);
+        let (mut returns, mut handed, mut call) = (None, None, None);
         let (mut rsp, mut rbp) = (None, None);
         let mut more = Vec::new();
         let values = records.iter().map(|(_, _, s)| usize::from(s.values));
@@ -172,6 +173,11 @@ impl Fast {
                     Op::Enter(_) | Op::Return { .. } => {
                         // What is before it in its instruction is left to others too.
                         handed = Some(*i);
+                        if let Op::Enter(entry) = op
+                            && plan.first[usize::from(*i)] as usize == m
+                        {
+                            call = Some(maker.call(entry, plan.pcs[usize::from(*i)]));
+                        }
                         if let Some((_, Op::Return { slot, result })) = plan.ops[..end].last() {
                             returns = Some((maker.place.of(*slot), maker.place.of(*result)));
                         }
@@ -230,6 +236,7 @@ impl Fast {
             cleans: whole(maker.writes, &written),
             returns,
             handed,
+            call,
             rsp,
             rbp,
         };
@@ -244,7 +251,7 @@ impl Fast {
     #[cold]
     pub(super) fn settle(&self, insn: u16, units: &mut [Cell; ROOM]) {
         let log = self.log.iter().take_while(|(i, ..)| *i < insn);
-        let values: Vec<Cell> = log.clone().map(|(.., v)| units[*v as usize]).collect();
+        let values: SmallVec<[Cell; 64]> = log.clone().map(|(.., v)| units[*v as usize]).collect();
         for ((_, to, _), value) in log.zip(values) {
             units[*to as usize] = value;
         }
@@ -252,6 +259,16 @@ impl Fast {
 }
 
 impl Maker {
+    /// A function is entered.
+    fn call(&self, entry: &Entry, pc: u64) -> Call {
+        Call {
+            function: entry.function.into(),
+            pc,
+            slot: self.place.of(entry.slot),
+            arguments: std::array::from_fn(|n| self.place.of(entry.arguments[n])),
+        }
+    }
+
     /// A function returns, and the trace goes on.
     fn returns(&mut self, insn: u16, slot: Quick) {
         let mut op = self.empty(insn, Kind::Return);

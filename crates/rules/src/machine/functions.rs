@@ -31,6 +31,8 @@ pub enum Role {
         /// Parameters whose product is the size.
         size: Vec<u8>,
     },
+    /// Says how much of a block may be used, which from then on is its size.
+    Measures,
     /// Belongs to the allocator; its insides are not looked at.
     Inside,
     /// Judged by what it was asked to touch.
@@ -48,6 +50,7 @@ impl Role {
             Role::Allocate { .. }
             | Role::Release { .. }
             | Role::Reallocate { .. }
+            | Role::Measures
             | Role::Inside => (true, false),
             Role::Touches(m) => (m.whole, !m.whole),
             Role::Ends | Role::Noted => (false, false),
@@ -68,10 +71,43 @@ pub struct Touch {
 pub enum Extent {
     /// As many bytes as this parameter says.
     Bytes(u8),
+    /// The first byte, in any case. Where the rest ends is a matter of what is in it.
+    First,
+    /// The first byte, if this parameter is not zero.
+    FirstOf(u8),
+    /// Up to what the function found, or if it found nothing, as many bytes as the parameter says: known when it is over.
+    Until(u8),
     /// As many bytes as the function returns, and one more: known when it is over.
     Result,
     /// The smaller of what it returns and a parameter says.
     ResultUpTo(u8),
+}
+
+impl Touch {
+    /// So many bytes, if that is known when the function is called.
+    pub(super) fn at_call(&self, arguments: &[u64; 6]) -> Option<u64> {
+        match self.extent {
+            Extent::Bytes(n) => Some(arguments[n as usize]),
+            Extent::First => Some(1),
+            Extent::FirstOf(n) => Some(arguments[n as usize].min(1)),
+            Extent::Result | Extent::ResultUpTo(_) | Extent::Until(_) => None,
+        }
+    }
+
+    /// So many bytes, if that is known when the function returns, and not before.
+    pub(super) fn at_return(&self, result: u64, arguments: &[u64; 6]) -> Option<u64> {
+        let until_result = result.saturating_add(1);
+        match self.extent {
+            Extent::Result => Some(until_result),
+            Extent::ResultUpTo(n) => Some(until_result.min(arguments[n as usize])),
+            Extent::Until(n) if result == 0 => Some(arguments[n as usize]),
+            Extent::Until(_) => {
+                let begin = arguments[usize::from(self.pointer)];
+                Some(result.wrapping_sub(begin).saturating_add(1))
+            }
+            Extent::Bytes(_) | Extent::First | Extent::FirstOf(_) => None,
+        }
+    }
 }
 
 const fn reads(pointer: u8, extent: Extent) -> Touch {
@@ -135,12 +171,49 @@ const LENGTH: Model = {
     const TOUCHES: &[Touch] = &[reads(0, Extent::Result)];
     model(TOUCHES, Effect::Nothing, None)
 };
-const FIND: Model = model(&[], Effect::Nothing, Some(0));
+const FIRST: [Touch; 2] = [reads(0, Extent::First), reads(1, Extent::First)];
+const FIND: Model = {
+    const TOUCHES: &[Touch] = &[reads(0, Extent::First)];
+    model(TOUCHES, Effect::Nothing, Some(0))
+};
+/// In a string, something of another.
+const FIND_OF: Model = model(&FIRST, Effect::Nothing, Some(0));
+const FIND_IN: Model = {
+    const TOUCHES: &[Touch] = &[reads(0, Extent::Until(2))];
+    model(TOUCHES, Effect::Nothing, Some(0))
+};
+const FIND_LAST_IN: Model = {
+    const TOUCHES: &[Touch] = &[reads(0, Extent::FirstOf(2))];
+    model(TOUCHES, Effect::Nothing, Some(0))
+};
 const JUDGE: Model = model(&[], Effect::Nothing, None);
+const JUDGE_ONE: Model = {
+    const TOUCHES: &[Touch] = &[reads(0, Extent::First)];
+    model(TOUCHES, Effect::Nothing, None)
+};
+const JUDGE_TWO: Model = model(&FIRST, Effect::Nothing, None);
+const JUDGE_SOME: Model = {
+    const TOUCHES: &[Touch] = &[reads(0, Extent::FirstOf(2)), reads(1, Extent::FirstOf(2))];
+    model(TOUCHES, Effect::Nothing, None)
+};
 /// It writes what it should, but may read more.
 const READS: Model = Model {
     whole: false,
     ..JUDGE
+};
+const READS_SECOND: Model = {
+    const TOUCHES: &[Touch] = &[reads(1, Extent::First)];
+    Model {
+        touches: TOUCHES,
+        ..READS
+    }
+};
+const READS_SOME: Model = {
+    const TOUCHES: &[Touch] = &[reads(1, Extent::FirstOf(2))];
+    Model {
+        touches: TOUCHES,
+        ..READS
+    }
 };
 
 const MODELS: [(&str, Model); 58] = [
@@ -160,48 +233,48 @@ const MODELS: [(&str, Model); 58] = [
         "strnlen",
         model(&[reads(0, Extent::ResultUpTo(1))], Effect::Nothing, None),
     ),
-    ("wcslen", JUDGE),
+    ("wcslen", JUDGE_ONE),
     ("wcsnlen", JUDGE),
-    ("memchr", FIND),
-    ("memrchr", FIND),
+    ("memchr", FIND_IN),
+    ("memrchr", FIND_LAST_IN),
     ("rawmemchr", FIND),
     ("__rawmemchr", FIND),
-    ("wmemchr", FIND),
+    ("wmemchr", FIND_LAST_IN),
     ("strchr", FIND),
     ("index", FIND),
     ("strchrnul", FIND),
     ("strrchr", FIND),
     ("rindex", FIND),
-    ("strstr", FIND),
-    ("strcasestr", FIND),
-    ("strpbrk", FIND),
-    ("memmem", FIND),
+    ("strstr", FIND_OF),
+    ("strcasestr", FIND_OF),
+    ("strpbrk", FIND_OF),
+    ("memmem", model(&[], Effect::Nothing, Some(0))),
     ("wcschr", FIND),
     ("wcsrchr", FIND),
-    ("strcmp", JUDGE),
-    ("strncmp", JUDGE),
-    ("strcasecmp", JUDGE),
-    ("strncasecmp", JUDGE),
-    ("strcasecmp_l", JUDGE),
-    ("strncasecmp_l", JUDGE),
-    ("wcscmp", JUDGE),
-    ("wcsncmp", JUDGE),
-    ("wmemcmp", JUDGE),
-    ("strspn", JUDGE),
-    ("strcspn", JUDGE),
-    ("strcoll", JUDGE),
-    ("strcoll_l", JUDGE),
-    ("strcpy", READS),
-    ("stpcpy", READS),
-    ("__stpcpy", READS),
-    ("__strcpy_chk", READS),
-    ("__stpcpy_chk", READS),
-    ("strncpy", READS),
-    ("stpncpy", READS),
-    ("strcat", READS),
-    ("strncat", READS),
-    ("__strcat_chk", READS),
-    ("wcscpy", READS),
+    ("strcmp", JUDGE_TWO),
+    ("strncmp", JUDGE_SOME),
+    ("strcasecmp", JUDGE_TWO),
+    ("strncasecmp", JUDGE_SOME),
+    ("strcasecmp_l", JUDGE_TWO),
+    ("strncasecmp_l", JUDGE_SOME),
+    ("wcscmp", JUDGE_TWO),
+    ("wcsncmp", JUDGE_SOME),
+    ("wmemcmp", JUDGE_SOME),
+    ("strspn", JUDGE_TWO),
+    ("strcspn", JUDGE_TWO),
+    ("strcoll", JUDGE_TWO),
+    ("strcoll_l", JUDGE_TWO),
+    ("strcpy", READS_SECOND),
+    ("stpcpy", READS_SECOND),
+    ("__stpcpy", READS_SECOND),
+    ("__strcpy_chk", READS_SECOND),
+    ("__stpcpy_chk", READS_SECOND),
+    ("strncpy", READS_SOME),
+    ("stpncpy", READS_SOME),
+    ("strcat", READS_SECOND),
+    ("strncat", READS_SOME),
+    ("__strcat_chk", READS_SECOND),
+    ("wcscpy", READS_SECOND),
     ("wmemset", READS),
     ("strtok", READS),
     ("strsep", READS),
@@ -308,6 +381,7 @@ pub fn known(pairs: &[Pair]) -> Vec<Function> {
         "PvRKSt9nothrow_t",
         "PvSt11align_val_t",
         "PvmSt11align_val_t",
+        "PvSt11align_val_tRKSt9nothrow_t",
     ] {
         add(
             &format!("_Zdl{tail}"),
@@ -324,8 +398,8 @@ pub fn known(pairs: &[Pair]) -> Vec<Function> {
             },
         );
     }
+    add("malloc_usable_size", Role::Measures);
     for name in [
-        "malloc_usable_size",
         "malloc_trim",
         "malloc_stats",
         "malloc_info",

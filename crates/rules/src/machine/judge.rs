@@ -48,7 +48,7 @@ impl Machine {
                 // A whole aligned word or vector that is partly inside is how strings are searched.
                 let aligned =
                     what.size >= 8 && what.size.is_power_of_two() && first % what.size == 0;
-                if !what.write && aligned && first < end && last > begin {
+                if !what.write && !what.asked && aligned && first < end && last > begin {
                     return;
                 }
                 if first >= begin && first < end && last > end {
@@ -58,7 +58,7 @@ impl Machine {
         }
         // Vector loops read more than they were asked to, but never where nothing can be.
         let library = self.in_library(pc);
-        if library && !what.write && what.size >= 16 && what.address >= LOWEST {
+        if library && !what.write && !what.asked && what.size >= 16 && what.address >= LOWEST {
             return;
         }
         let redex = Redex::Access {
@@ -138,10 +138,11 @@ impl Machine {
         context: Context<'_>,
         redex: &Redex,
     ) {
-        // An access is told of once. All calls of a function begin at the same place, and which of them are
+        // An access is told of once, unless it is the C library's for others. All calls of a function begin at the same place, and which of them are
         // alike is seen when their callers are.
         let most = match redex {
             Redex::Call { .. } | Redex::Return { .. } => MOST_CALLS,
+            Redex::Access { .. } if self.in_library(context.pc) => MOST_IN_LIBRARY,
             _ => 1,
         };
         let seen = self.seen.get(&(rule, context.pc)).copied();
@@ -171,19 +172,31 @@ impl Machine {
             written: context.written,
             contents: None,
         };
-        let certain = match holds(checked, &mut bindings, &facts) {
+        let held = match holds(checked, &mut bindings, &facts) {
             Some(false) => return,
             Some(true) => true,
             None => false,
         };
+        let stayed = match values.first() {
+            Some(Value::Number(at, from)) if held => self.stayed(*at, *from),
+            _ => None,
+        };
+        // What it may be excused by is the same for all that the program does through such pointers.
+        if let Some(block) = stayed
+            && (self.doubted.len() == MOST_DOUBTED || !self.doubted.insert((rule, block)))
+        {
+            return;
+        }
+        let certain = held && stayed.is_none();
         self.suspects.push(Suspect {
             rule,
             step: context.step,
             pc: context.pc,
             thread: self.thread,
-            bindings: if certain { bindings } else { given },
+            bindings: if held { bindings } else { given },
             what: redex.clone(),
             certain,
+            stayed,
             releaser: context.releaser.to_owned(),
         });
         // What is not certain may become so later.
@@ -193,6 +206,14 @@ impl Machine {
                 enough.store(true, Ordering::Relaxed);
             }
         }
+    }
+
+    /// The block that a pointer came from, if that was reallocated and is still there, around the address: a program that
+    /// has asked whether it was moved may go on to use the pointer.
+    fn stayed(&self, address: u64, from: BlockId) -> Option<BlockId> {
+        let last = self.heap.block(self.heap.successors(from).last()?);
+        let inside = address.wrapping_sub(last.begin) < last.size;
+        (last.freed.is_none() && inside).then_some(from)
     }
 
     pub(super) fn call_rules(
@@ -241,12 +262,8 @@ impl Machine {
     pub(super) fn touch(&mut self, a: &Active, t: &Touch, len: u64) {
         let n = usize::from(t.pointer);
         let (at, from) = (a.arguments[n], a.blocks[n]);
-        if len == 0 || from <= DIFFERENCE {
-            return;
-        }
-        let (begin, size) = self.heap.bounds(from);
-        let offset = at.wrapping_sub(begin);
-        if offset < size && size - offset >= len && !self.curious {
+        let nothing = len == 0 || from <= DIFFERENCE;
+        if nothing || self.heap.allows(from, at, len) && !self.curious {
             return;
         }
         let register = [7u8, 6, 2, 1, 8, 9][n];
@@ -254,6 +271,7 @@ impl Machine {
             address: at,
             size: len,
             write: t.writes,
+            asked: true,
         };
         let lenient = std::mem::take(&mut self.now.lenient);
         self.judge(a.pc, a.step, from, what, Some(register));
@@ -293,6 +311,7 @@ impl Machine {
             address,
             size,
             write,
+            asked: false,
         };
         let lenient = std::mem::take(&mut self.now.lenient);
         let from = if from == DIFFERENCE { NONE } else { from };

@@ -8,6 +8,7 @@
 //! Contents of memory are not on the tape. A rule that needs them is asked later, with the guest taken to
 //! that step; until then it is a [`Suspect`].
 
+mod brief;
 mod calls;
 mod detours;
 mod fast;
@@ -29,7 +30,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use flow::Values;
-use functions::{Effect, Extent, Function, Model, Role, Touch};
+use functions::{Effect, Function, Model, Role, Touch};
 use image::effects::Size;
 use rustc_hash::{FxHashMap, FxHashSet};
 use tape::{Event, Listener, Part, Shape};
@@ -51,6 +52,10 @@ const RED_ZONE: u64 = 128;
 const MOST: usize = 1000;
 /// Faults of calls of one function that are kept for one rule.
 const MOST_CALLS: u32 = 100;
+/// Accesses by one instruction of the C library, which many parts of a program may have asked for.
+const MOST_IN_LIBRARY: u32 = 20;
+/// Blocks that realloc has left where they were, of which it is found out whether the program knows that.
+const MOST_DOUBTED: usize = 64;
 /// A pointer further than this from its block is not one into it: some arithmetic was not followed.
 const FAR: u64 = 1 << 20;
 /// Times that a record of a shape is worked on before it is worth machine code.
@@ -107,6 +112,8 @@ pub struct Suspect {
     pub what: Redex,
     /// Unless the guest's memory is needed for that.
     pub certain: bool,
+    /// The block that the pointer came from, if realloc has left it where it was: no fault if the program knows that.
+    pub stayed: Option<BlockId>,
     /// Family of the function at hand.
     pub releaser: String,
 }
@@ -129,6 +136,8 @@ pub enum Redex {
     Call {
         function: String,
         arguments: [u64; 6],
+        /// The argument that is the first one of the point: of a free, the pointer.
+        first: u8,
     },
     Return {
         function: String,
@@ -159,6 +168,10 @@ struct Named {
     at_return: Vec<usize>,
     /// Some rule asks later whether it was called.
     remembered: bool,
+    /// The first function that means the same.
+    kin: u16,
+    /// If that is all there is to its calls, nearly always: what it does.
+    brief: Option<Model>,
 }
 
 /// A function that has been entered.
@@ -239,6 +252,8 @@ pub struct Machine {
     pub accesses: Option<Vec<Noted>>,
     /// How often each rule fired at each place.
     seen: FxHashMap<(usize, u64), u32>,
+    /// Rules that were asked of pointers to blocks that realloc has left where they were, and these.
+    doubted: FxHashSet<(usize, BlockId)>,
     derefs: Vec<usize>,
     /// Rules of accesses that need a look at all of them.
     curious: bool,
@@ -252,7 +267,7 @@ pub struct Machine {
     /// The guest has memory that cannot be told apart; nothing is heard any more.
     lost: bool,
     /// A system call that was entered, by thread.
-    entered: FxHashMap<u32, [u64; 6]>,
+    entered: FxHashMap<u32, calls::Entered>,
     stack: (u64, u64),
     twin: Option<Box<twin::Twin>>,
     detours: Detours,
@@ -329,6 +344,7 @@ impl Machine {
             suspects: Vec::new(),
             accesses: noting.then(Vec::new),
             seen: FxHashMap::default(),
+            doubted: FxHashSet::default(),
             derefs,
             curious,
             patterns,
@@ -386,14 +402,25 @@ impl Machine {
                 let asked = rules.filter(|(_, r)| r.point == kind && about(r));
                 asked.map(|(n, _)| n).collect::<Vec<usize>>()
             };
+            let kin = |n: &Named| n.function.role == function.role;
+            let kin = self.names.iter().position(kin).unwrap_or(self.names.len());
+            let (at_return, remembered) = (at(PointKind::Ret), self.remembers(name));
+            let brief = match function.role {
+                Role::Touches(model) if model.whole && at_return.is_empty() && !remembered => {
+                    Some(model)
+                }
+                _ => None,
+            };
             self.names.push(Named {
                 noted: self.patterns.iter().any(|p| p.matches(name)),
                 at_call: at(PointKind::Call)
                     .into_iter()
                     .map(|n| (n, fold::Refuted::of(&self.rules[n])))
                     .collect(),
-                at_return: at(PointKind::Ret),
-                remembered: self.remembers(name),
+                at_return,
+                remembered,
+                kin: kin as u16,
+                brief,
                 function: function.clone(),
             });
         }
@@ -461,6 +488,8 @@ struct Access {
     address: u64,
     size: u64,
     write: bool,
+    /// It is what a function or the kernel was asked to touch, not what an instruction does for that.
+    asked: bool,
 }
 
 #[derive(Clone, Copy)]

@@ -12,7 +12,9 @@ impl Machine {
                 let (registers, memory) = (&mut now.registers, &mut self.memory);
                 let closed = now.closed > 0;
                 let mut keeper = variables::Frames {
-                    active: now.active.last().map_or(u64::MAX, |a| a.slot),
+                    active: &mut now.active,
+                    closed: &mut now.closed,
+                    names: &self.names,
                     frames: &mut now.frames,
                     table: &mut self.variables,
                     heap: &mut self.heap,
@@ -47,6 +49,7 @@ impl Machine {
             rsp: registers.rsp,
             rbp: registers.rbp,
             fs_base: registers.fs_base,
+            unit: Values::UNIT,
         };
         registers.rsp = s.rsp.map_or(values.rsp, |t| values.get(t));
         registers.rbp = s.rbp.map_or(values.rbp, |t| values.get(t));
@@ -68,8 +71,10 @@ impl Machine {
                     (Some((n, part)), _) => {
                         let trace = &self.traces.made[n as usize];
                         trace.settle(u16::from(insn) | u16::from(part) << 8, &mut registers.units);
-                        // All that the records before this one may have changed.
+                        // All that the records before this one may have changed. What those after it would have
+                        // written over counts as clean already; it is found out what of this is so.
                         registers.telling |= trace.writes;
+                        registers.tainted |= trace.writes;
                     }
                     (None, Warm::Made(fast)) => fast.settle(insn.into(), &mut registers.units),
                     _ => {}
@@ -459,6 +464,7 @@ impl Machine {
             address,
             size,
             write: spot.access.writes,
+            asked: false,
         };
         self.judge(
             plan.pcs[i as usize],

@@ -235,11 +235,14 @@ impl Finder<'_> {
     }
 }
 
-/// All that a pointer to a local variable concerns.
+/// All that pointers to local variables concern, and the functions that run.
 pub(super) struct Frames<'a> {
     pub(super) frames: &'a mut Living,
-    /// Where the innermost function of interest returns.
-    pub(super) active: u64,
+    /// Functions of interest that were entered.
+    pub(super) active: &'a mut Vec<Active>,
+    /// How many of them are not looked into.
+    pub(super) closed: &'a mut u32,
+    pub(super) names: &'a [Named],
     pub(super) table: &'a mut Table,
     pub(super) heap: &'a mut Heap,
     pub(super) step: u64,
@@ -300,49 +303,15 @@ impl Frames<'_> {
     }
 
     /// From which return on something has to be done.
-    fn slot(&self) -> u64 {
+    pub(super) fn slot(&self) -> u64 {
         let local = self.frames.all.last().map_or(u64::MAX, Lives::slot);
-        self.active.min(local)
-    }
-}
-
-impl jit::Keeper for Frames<'_> {
-    fn bounds(&self) -> &jit::BoundsTable {
-        self.heap.all_bounds()
-    }
-
-    fn variables(&self) -> &[Variable] {
-        &self.frames.innermost
-    }
-
-    fn variable(&mut self, address: u64, number: u32, steps: u64) -> (Cell, u64) {
-        let cell = self.local(address, number as u16, self.step + steps);
-        (cell, self.slot())
-    }
-}
-
-impl Machine {
-    fn frames(&mut self) -> Frames<'_> {
-        Frames {
-            frames: &mut self.now.frames,
-            active: self.now.active.last().map_or(u64::MAX, |a| a.slot),
-            table: &mut self.variables,
-            heap: &mut self.heap,
-            step: self.step,
-        }
-    }
-
-    /// What is known of a pointer to a local variable.
-    pub(super) fn local(&mut self, address: u64, local: u16, step: u64) -> Cell {
-        let mut frames = self.frames();
-        let cell = frames.local(address, local, step);
-        self.now.registers.slot = frames.slot();
-        cell
+        let active = self.active.last().map_or(u64::MAX, |a| a.slot);
+        active.min(local)
     }
 
     /// The function that returns through `slot` is over, and those that it called are too.
     pub(super) fn end_locals(&mut self, slot: u64, step: u64) {
-        let frames = &mut self.now.frames;
+        let frames = &mut *self.frames;
         let known = frames.all.len();
         while let Some(v) = frames.all.last() {
             if v.slot() > slot {
@@ -361,6 +330,56 @@ impl Machine {
         if frames.all.len() < known {
             frames.show();
         }
+    }
+}
+
+impl jit::Keeper for Frames<'_> {
+    fn bounds(&self) -> &jit::BoundsTable {
+        self.heap.all_bounds()
+    }
+
+    fn variables(&self) -> &[Variable] {
+        &self.frames.innermost
+    }
+
+    fn variable(&mut self, address: u64, number: u32, steps: u64) -> (Cell, u64) {
+        let cell = self.local(address, number as u16, self.step + steps);
+        (cell, self.slot())
+    }
+
+    fn enters(&mut self, registers: &mut Registers, steps: u64) -> bool {
+        self.enter_briefly(registers, self.step + steps)
+    }
+
+    fn leaves(
+        &mut self,
+        registers: &mut Registers,
+        memory: &mut Shadow,
+        steps: u64,
+    ) -> Option<bool> {
+        self.leave_briefly(registers, memory, self.step + steps)
+    }
+}
+
+impl Machine {
+    pub(super) fn frames(&mut self) -> Frames<'_> {
+        Frames {
+            frames: &mut self.now.frames,
+            active: &mut self.now.active,
+            closed: &mut self.now.closed,
+            names: &self.names,
+            table: &mut self.variables,
+            heap: &mut self.heap,
+            step: self.step,
+        }
+    }
+
+    /// What is known of a pointer to a local variable.
+    pub(super) fn local(&mut self, address: u64, local: u16, step: u64) -> Cell {
+        let mut frames = self.frames();
+        let cell = frames.local(address, local, step);
+        self.now.registers.slot = frames.slot();
+        cell
     }
 
     /// From which return on something has to be done.
