@@ -131,6 +131,20 @@ impl Codes {
         next.iter().find(|n| n.0 == second).map(|n| n.1)
     }
 
+    /// The most that can be read as one from where records begin, the first of this shape: what that is, and how many.
+    #[inline]
+    pub(crate) fn row(&self, records: &[u8], shape: u32) -> (u32, u32) {
+        let (mut row, mut n) = (shape, 1);
+        let mut at = self.way(shape).record_len as usize;
+        while let Some(head) = records.get(at..).and_then(|b| b.first_chunk())
+            && let Some(longer) = self.joined(row, u32::from_le_bytes(*head))
+        {
+            (row, n) = (longer, n + 1);
+            at = self.way(row).record_len as usize;
+        }
+        (row, n)
+    }
+
     /// No ways are read as one any more.
     fn part(&mut self) {
         if !self.next.is_empty() {

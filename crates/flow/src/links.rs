@@ -253,9 +253,6 @@ pub(crate) struct Linker<'a> {
     begin: u32,
     first_item: u32,
     thread: u32,
-    /// Records that are read as one, and what they are.
-    row: Vec<Item>,
-    shape: u32,
     /// Items of the chunk so far, and variants that there were before it.
     items: u32,
     heard: usize,
@@ -286,8 +283,6 @@ impl<'a> Linker<'a> {
             begin: 0,
             first_item: 0,
             thread: 0,
-            row: Vec::new(),
-            shape: 0,
             items: 0,
             heard: 0,
             flags: 0,
@@ -326,66 +321,36 @@ impl<'a> Linker<'a> {
         self.flags = 0;
     }
 
-    /// Goes past an item; `values` has what a record says.
+    /// Goes past an item, which stands for so many records; `values` has what a record says. Whether it is taken: a single one
+    /// is in any case.
     #[inline]
     pub(crate) fn item<'v>(
         &mut self,
         item: Item,
+        records: u32,
         values: impl Fn(&Record) -> Values<'v>,
         to: &mut Links,
-    ) {
+    ) -> bool {
         let What::Record(record) = item.what else {
-            self.end_row(&values, to);
             to.end = item.step + 1;
             self.other(item, to);
-            return;
+            return true;
         };
-        let longer = match self.row.is_empty() {
-            true => Some(record.shape),
-            false => self.codes.joined(self.shape, record.shape),
-        };
-        match longer {
-            Some(shape) => self.shape = shape,
-            None => {
-                self.end_row(&values, to);
-                self.shape = record.shape;
-            }
+        if self.linked(item, &record, values, to) {
+            self.items += records;
+            return true;
         }
-        self.row.push(item);
-    }
-
-    /// Links the row of records that was found to be one, or each for itself.
-    #[inline]
-    fn end_row<'v>(&mut self, values: &impl Fn(&Record) -> Values<'v>, to: &mut Links) {
-        let [first, rest @ ..] = &self.row[..] else {
-            return;
-        };
-        let (first, rows) = (*first, 1 + rest.len() as u32);
-        let all = match first.what {
-            What::Record(record) => record.row(self.shape),
-            What::Event(_) => unreachable!("a row has records"),
-        };
-        if rows > 1 && self.linked(first, &all, values, to) {
-            self.items += rows;
-        } else {
-            for n in 0..rows {
-                let item = self.row[n as usize];
-                if let What::Record(record) = &item.what {
-                    match self.linked(item, record, values, to) {
-                        true => self.items += 1,
-                        false => self.other(item, to),
-                    }
-                }
-            }
+        if records == 1 {
+            self.other(item, to);
         }
-        self.row.clear();
+        records == 1
     }
 
     fn linked<'v>(
         &mut self,
         item: Item,
         record: &Record,
-        values: &impl Fn(&Record) -> Values<'v>,
+        values: impl Fn(&Record) -> Values<'v>,
         to: &mut Links,
     ) -> bool {
         to.end = item.step + u64::from(self.codes.way(record.shape).executed);
@@ -404,8 +369,7 @@ impl<'a> Linker<'a> {
     }
 
     /// Ends a chunk.
-    pub(crate) fn end<'v>(&mut self, values: impl Fn(&Record) -> Values<'v>, to: &mut Links) {
-        self.end_row(&values, to);
+    pub(crate) fn end(&mut self, to: &mut Links) {
         self.end_segment(to);
         to.items = self.items;
         to.variants.extend_from_slice(&self.variants[self.heard..]);

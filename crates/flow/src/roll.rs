@@ -181,7 +181,10 @@ impl View<'_> {
             let mut items = Vec::new();
             let (chunk, records) = (self.chunk, &self.unrolled.records);
             self.roll
-                .follow_chunk(chunk, records, &mut Vec::new(), |item| items.push(item));
+                .follow_chunk(chunk, records, &mut Vec::new(), false, |item, _| {
+                    items.push(item);
+                    true
+                });
             items
         })
     }
@@ -441,14 +444,16 @@ impl Roll {
         }
     }
 
-    /// Goes through a chunk, says what is where, and notes the calls that begin there.
+    /// Goes through a chunk, says what is where, and notes the calls that begin there. With `rows`, records that can be
+    /// read as one are offered so first, with their number; whoever does not take them gets them one by one.
     #[inline]
     fn follow_chunk(
         &self,
         chunk: &Chunk,
         records: &[u8],
         frames: &mut Vec<Frame>,
-        mut f: impl FnMut(Item),
+        rows: bool,
+        mut f: impl FnMut(Item, u32) -> bool,
     ) {
         frames.clear();
         let mut frames = Calls {
@@ -464,12 +469,13 @@ impl Roll {
             {
                 let step = reader.step;
                 reader.event(e, &mut frames);
-                f(Item {
+                let item = Item {
                     step,
                     thread: reader.thread,
                     frame: reader.frame,
                     what: What::Event(event as u32),
-                });
+                };
+                f(item, 1);
                 event += 1;
                 continue;
             }
@@ -478,7 +484,7 @@ impl Roll {
             };
             let shape = u32::from_le_bytes(*head);
             reader.pop(&mut frames);
-            f(Item {
+            let item = |shape| Item {
                 step: reader.step,
                 thread: reader.thread,
                 frame: reader.frame,
@@ -490,8 +496,20 @@ impl Roll {
                     fs_base: reader.fs_base,
                     first_frame: reader.next,
                 }),
-            });
-            at += reader.record(&self.codes, &records[at..], shape, &mut frames);
+            };
+            let mut way = shape;
+            if rows {
+                let end = chunk.events.get(event).map_or(usize::MAX, |e| e.0 as usize);
+                let n;
+                (way, n) = self.codes.row(&records[at..end.min(records.len())], shape);
+                if n > 1 && !f(item(way), n) {
+                    way = shape;
+                }
+            }
+            if way == shape {
+                f(item(shape), 1);
+            }
+            at += reader.record(&self.codes, &records[at..], way, &mut frames);
         }
     }
 
@@ -507,17 +525,20 @@ impl Roll {
         let mut items = to.items.take().unwrap_or_default();
         items.clear();
         let Some(linker) = linker else {
-            self.follow_chunk(chunk, &to.records, &mut to.frames, |item| items.push(item));
+            self.follow_chunk(chunk, &to.records, &mut to.frames, false, |item, _| {
+                items.push(item);
+                true
+            });
             to.items = OnceCell::from(items);
             return to;
         };
         let mut links = to.room.take().unwrap_or_default();
         linker.begin(chunk.records.len(), chunk.start.step, &mut links);
         let values = |record: &Record| self.values(&to.records, record);
-        self.follow_chunk(chunk, &to.records, &mut to.frames, |item| {
-            linker.item(item, values, &mut links);
+        self.follow_chunk(chunk, &to.records, &mut to.frames, true, |item, n| {
+            linker.item(item, n, values, &mut links)
         });
-        linker.end(values, &mut links);
+        linker.end(&mut links);
         to.links = Some(links);
         to
     }

@@ -12,7 +12,7 @@
 
 use rustc_hash::FxHashMap;
 
-use crate::roll::{Record, Roll};
+use crate::roll::Roll;
 
 /// Chunks that are looked at, spread over all of them.
 const SAMPLES: usize = 16;
@@ -21,14 +21,6 @@ const OFTEN: usize = 8;
 const RARELY: usize = 4096;
 /// Ways that are more than one: each is some work, and room for its instructions.
 const MANY: usize = 1024;
-
-impl Record {
-    /// The records from this one on that are read as one.
-    pub(crate) fn row(mut self, shape: u32) -> Record {
-        self.shape = shape;
-        self
-    }
-}
 
 impl Roll {
     /// Finds ways that are worth reading as one; how many. What walks find stays the same, and takes less time where they go by
