@@ -460,6 +460,22 @@ impl Engine {
             .map_err(|_| Error::Lost)
     }
 
+    /// The countdowns of all stops, eight bytes each.
+    pub(crate) fn countdowns(&self) -> Result<Vec<u8>, Error> {
+        let mut words = vec![0; slot::MAX_STOPS as usize * 8];
+        self.memory
+            .read_exact(self.page + u64::from(slot::STOPS), &mut words)
+            .map_err(|_| Error::Lost)?;
+        Ok(words)
+    }
+
+    /// Sets some of them, from a byte on.
+    pub(crate) fn set_countdowns(&mut self, from: usize, words: &[u8]) -> Result<(), Error> {
+        self.memory
+            .write(self.page + u64::from(slot::STOPS) + from as u64, words)
+            .map_err(|_| Error::Lost)
+    }
+
     /// Instructions executed since the guest began.
     pub(crate) fn step(&self) -> Result<u64, Error> {
         let mut b = [0; COUNTERS];

@@ -248,10 +248,7 @@ impl Recorder {
     }
 
     fn run_stopping(&mut self, until: &Until) -> Result<Halt, Error> {
-        for (i, s) in until.stops.iter().enumerate() {
-            self.stops
-                .add(&mut self.engine, s.pc, s.nth, Purpose::Halt(i))?;
-        }
+        self.stops.begin_run(&mut self.engine, &until.stops)?;
         self.asked.clone_from(&until.syscalls);
         self.choose_classes();
         let halt = self.drive(until)?;

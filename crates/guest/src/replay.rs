@@ -407,10 +407,7 @@ impl Replay {
         if let Some(end) = self.ended {
             return Ok(Halt::Ended(end));
         }
-        for (i, s) in until.stops.iter().enumerate() {
-            self.stops
-                .add(&mut self.engine, s.pc, s.nth, Purpose::Halt(i))?;
-        }
+        self.stops.begin_run(&mut self.engine, &until.stops)?;
         let mut before = if until.watches.is_empty() {
             None
         } else {
@@ -653,9 +650,7 @@ impl Replay {
                     if let Some(old) = before.replace(self.take_checkpoint()?) {
                         old.give_up();
                     }
-                    for (pc, left, purpose) in stops {
-                        self.stops.add(&mut self.engine, pc, left, purpose)?;
-                    }
+                    self.stops.add_all(&mut self.engine, stops.into_iter())?;
                     watching.again(&mut self.engine)?;
                     past = None;
                     None

@@ -137,7 +137,8 @@ impl Recorder {
                 let n = self.sites.used;
                 self.sites.used += 1;
                 self.sites.at.insert(pc, (site, n));
-                self.engine.arm(pc, n, countdown)?;
+                self.engine.arm(pc, n);
+                self.engine.set_slot(slot::STOPS + n * 8, countdown)?;
             }
         }
         Ok(())

@@ -7,8 +7,12 @@
 //! Code with a countdown is translated anew when the countdown is taken away. A debugger runs from one
 //! breakpoint to the next and sets the same ones each time, so the countdowns of a run that has ended are
 //! left in the code for a while: they are *idle*, and run out after more steps than there are.
+//!
+//! The countdowns are in the guest, and each look there is a system call. So they are read and written all at once
+//! ([`Counts`]): a run may have hundreds of stops, and there are many short runs.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use crate::Error;
 use crate::engine::Engine;
@@ -39,6 +43,59 @@ struct Address {
 impl Address {
     fn is_idle(&self) -> bool {
         self.wanted.is_empty()
+    }
+
+    /// Brings the numbers up to date with the countdown.
+    fn settle(&mut self, counts: &Counts) {
+        let left = counts.get(self.slot);
+        let passed = self.loaded.wrapping_sub(left);
+        for w in &mut self.wanted {
+            w.0 = w.0.saturating_sub(passed);
+        }
+        self.loaded = left;
+    }
+
+    fn load(&mut self, pc: u64, counts: &mut Counts, engine: &mut Engine) {
+        let ahead = self.wanted.iter().map(|w| w.0).filter(|&n| n > 0);
+        self.loaded = ahead.min().unwrap_or(u64::MAX);
+        engine.arm(pc, self.slot);
+        counts.set(self.slot, self.loaded);
+    }
+}
+
+/// All countdowns of the guest, as they are where it stands.
+struct Counts {
+    words: Vec<u8>,
+    /// Those that were changed are in here.
+    changed: Option<Range<usize>>,
+}
+
+impl Counts {
+    fn of(engine: &Engine) -> Result<Counts, Error> {
+        Ok(Counts {
+            words: engine.countdowns()?,
+            changed: None,
+        })
+    }
+
+    fn get(&self, slot: u32) -> u64 {
+        let at = slot as usize * 8;
+        let word = self.words[at..at + 8].try_into();
+        u64::from_le_bytes(word.expect("eight bytes"))
+    }
+
+    fn set(&mut self, slot: u32, value: u64) {
+        let at = slot as usize * 8;
+        self.words[at..at + 8].copy_from_slice(&value.to_le_bytes());
+        let changed = self.changed.take().unwrap_or(at..at);
+        self.changed = Some(changed.start.min(at)..changed.end.max(at + 8));
+    }
+
+    fn write(self, engine: &mut Engine) -> Result<(), Error> {
+        match self.changed {
+            None => Ok(()),
+            Some(changed) => engine.set_countdowns(changed.start, &self.words[changed]),
+        }
     }
 }
 
@@ -81,12 +138,33 @@ impl Stops {
         if a.wanted.iter().any(|w| matches!(w.1, Purpose::Edit(_))) {
             return Ok(false);
         }
-        settle(a, engine)?;
+        let mut counts = Counts::of(engine)?;
+        a.settle(&counts);
         for w in &mut a.wanted {
             w.0 += 1;
         }
-        load(a, pc, engine)?;
+        a.load(pc, &mut counts, engine);
+        counts.write(engine)?;
         Ok(true)
+    }
+
+    /// Begins a run with these stops.
+    pub(crate) fn begin_run(&mut self, engine: &mut Engine, stops: &[StopAt]) -> Result<(), Error> {
+        let halts = stops.iter().enumerate();
+        self.add_all(engine, halts.map(|(i, s)| (s.pc, s.nth, Purpose::Halt(i))))
+    }
+
+    /// Stops before certain executions from here on: of an address, the n-th.
+    pub(crate) fn add_all(
+        &mut self,
+        engine: &mut Engine,
+        mut stops: impl Iterator<Item = (u64, u64, Purpose)>,
+    ) -> Result<(), Error> {
+        let mut counts = Counts::of(engine)?;
+        let added = stops
+            .try_for_each(|(pc, nth, purpose)| self.put(&mut counts, engine, pc, nth, purpose));
+        counts.write(engine)?;
+        added
     }
 
     /// Stops before the `nth` execution of `pc` from here on.
@@ -97,15 +175,27 @@ impl Stops {
         nth: u64,
         purpose: Purpose,
     ) -> Result<(), Error> {
+        self.add_all(engine, std::iter::once((pc, nth, purpose)))
+    }
+
+    fn put(
+        &mut self,
+        counts: &mut Counts,
+        engine: &mut Engine,
+        pc: u64,
+        nth: u64,
+        purpose: Purpose,
+    ) -> Result<(), Error> {
         if nth == 0 {
             return Err(Error::Request("executions are counted from 1".into()));
         }
         if let Some(a) = self.at.get_mut(&pc) {
             if !a.is_idle() {
-                settle(a, engine)?;
+                a.settle(counts);
             }
             a.wanted.push((nth, purpose));
-            return load(a, pc, engine);
+            a.load(pc, counts, engine);
+            return Ok(());
         }
         let idle = self.at.values().filter(|a| a.is_idle()).count();
         if idle >= MOST_IDLE || self.at.len() as u32 >= slot::MAX_STOPS - self.first {
@@ -128,7 +218,7 @@ impl Stops {
             loaded: 0,
             wanted: vec![(nth, purpose)],
         };
-        load(&mut a, pc, engine)?;
+        a.load(pc, counts, engine);
         self.at.insert(pc, a);
         Ok(())
     }
@@ -168,7 +258,8 @@ impl Stops {
         let Some(a) = self.at.get_mut(&pc).filter(|a| !a.is_idle()) else {
             return Ok(due);
         };
-        settle(a, engine)?;
+        let mut counts = Counts::of(engine)?;
+        a.settle(&counts);
         a.wanted.retain_mut(|(n, purpose)| match *purpose {
             Purpose::Halt(_) => true,
             Purpose::Edit(id) => {
@@ -179,7 +270,8 @@ impl Stops {
                 *n != 0
             }
         });
-        load(a, pc, engine)?;
+        a.load(pc, &mut counts, engine);
+        counts.write(engine)?;
         Ok(due)
     }
 
@@ -188,10 +280,12 @@ impl Stops {
         let Some(a) = self.at.get_mut(&pc) else {
             return Ok(Vec::new());
         };
-        settle(a, engine)?;
+        let mut counts = Counts::of(engine)?;
+        a.settle(&counts);
         let due = a.wanted.iter().filter(|w| w.0 == 0).map(|w| w.1).collect();
         a.wanted.retain(|w| w.0 != 0);
-        load(a, pc, engine)?;
+        a.load(pc, &mut counts, engine);
+        counts.write(engine)?;
         Ok(due)
     }
 
@@ -202,15 +296,16 @@ impl Stops {
         gone: impl Fn(Purpose) -> bool,
     ) -> Result<(), Error> {
         self.here.retain(|&id| !gone(Purpose::Edit(id)));
+        let mut counts = Counts::of(engine)?;
         for (&pc, a) in &mut self.at {
             if !a.wanted.iter().any(|w| gone(w.1)) {
                 continue;
             }
-            settle(a, engine)?;
+            a.settle(&counts);
             a.wanted.retain(|w| !gone(w.1));
-            load(a, pc, engine)?;
+            a.load(pc, &mut counts, engine);
         }
-        Ok(())
+        counts.write(engine)
     }
 
     /// What outlives the run at hand: edits. Stops are the run's own.
@@ -226,8 +321,9 @@ impl Stops {
     /// The stops of the run at hand, with the executions that are left for each.
     pub(crate) fn of_run(&mut self, engine: &Engine) -> Result<Vec<(u64, u64, Purpose)>, Error> {
         let mut out = Vec::new();
+        let counts = Counts::of(engine)?;
         for (&pc, a) in &mut self.at {
-            settle(a, engine)?;
+            a.settle(&counts);
             let halts = a.wanted.iter().filter(|w| matches!(w.1, Purpose::Halt(_)));
             out.extend(halts.map(|&(left, purpose)| (pc, left.max(1), purpose)));
         }
@@ -243,19 +339,21 @@ impl Stops {
         // One that was due is not there any more.
         let mut passed: Vec<u64> = stops.iter().map(|s| s.nth).collect();
         let of_run = |p: Purpose| matches!(p, Purpose::Halt(_));
+        let mut counts = Counts::of(engine)?;
         for (&pc, a) in &mut self.at {
             if !a.wanted.iter().any(|w| of_run(w.1)) {
                 continue;
             }
-            settle(a, engine)?;
+            a.settle(&counts);
             for (left, purpose) in &a.wanted {
                 if let Purpose::Halt(i) = *purpose {
                     passed[i] = stops[i].nth.saturating_sub(*left);
                 }
             }
             a.wanted.retain(|w| !of_run(w.1));
-            load(a, pc, engine)?;
+            a.load(pc, &mut counts, engine);
         }
+        counts.write(engine)?;
         Ok(passed)
     }
 
@@ -264,27 +362,4 @@ impl Stops {
         let wanted: Vec<(u64, u32)> = self.at.iter().map(|(&pc, a)| (pc, a.slot)).collect();
         engine.set_armed(&wanted);
     }
-}
-
-/// Brings the numbers up to date with the countdown.
-fn settle(a: &mut Address, engine: &Engine) -> Result<(), Error> {
-    let left = engine.slot(slot::STOPS + a.slot * 8)?;
-    let passed = a.loaded.wrapping_sub(left);
-    for w in &mut a.wanted {
-        w.0 = w.0.saturating_sub(passed);
-    }
-    a.loaded = left;
-    Ok(())
-}
-
-fn load(a: &mut Address, pc: u64, engine: &mut Engine) -> Result<(), Error> {
-    let nearest = a
-        .wanted
-        .iter()
-        .map(|w| w.0)
-        .filter(|&n| n > 0)
-        .min()
-        .unwrap_or(u64::MAX);
-    a.loaded = nearest;
-    engine.arm(pc, a.slot, nearest)
 }

@@ -242,9 +242,7 @@ impl Engine {
         let stops = if self.armed.is_empty() {
             Vec::new()
         } else {
-            let len = slot::MAX_STOPS as usize * 8;
-            self.memory
-                .read_vec(self.page + u64::from(slot::STOPS), len)?
+            self.countdowns()?
         };
         let log = self.slot(slot::OBSERVE_AT)?;
         let deliverable = self.can_deliver;
@@ -255,8 +253,7 @@ impl Engine {
         }
         self.exchange(id)?;
         self.can_deliver = deliverable;
-        let countdowns = self.page + u64::from(slot::STOPS);
-        self.memory.write(countdowns, &stops)?;
+        self.set_countdowns(0, &stops)?;
         self.set_slot(slot::OBSERVE_AT, log)?;
         let i = self.threads.find(old).expect("just parked");
         let (_, parked) = &mut self.threads.parked[i];

@@ -206,12 +206,11 @@ impl Engine {
         }
     }
 
-    /// Arms a stop before the `nth` execution of `pc` from here on, in countdown slot `n`.
-    pub(crate) fn arm(&mut self, pc: u64, n: u32, nth: u64) -> Result<(), Error> {
+    /// Has executions of `pc` counted down in slot `n`, which has to be set.
+    pub(crate) fn arm(&mut self, pc: u64, n: u32) {
         if self.armed.insert(pc, n) != Some(n) {
             self.cache.retire(pc, pc + 1);
         }
-        self.set_slot(slot::STOPS + n * 8, nth)
     }
 
     pub(crate) fn disarm(&mut self, pc: u64) {
