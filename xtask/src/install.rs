@@ -1,4 +1,4 @@
-//! Gets the Debian programs that the foreign suite and the benchmark run.
+//! Gets the Debian programs that the foreign suite and the benchmarks run, and those that the gallery is built with.
 //!
 //! Only as root and with apt at hand, as in a container or on a CI runner. Elsewhere what is missing is skipped by
 //! name, and the count at the end says so.
@@ -7,7 +7,9 @@ use crate::tool;
 use std::process::{Command, Stdio};
 
 /// Command and the package it comes in.
-const PROGRAMS: [(&str, &str); 41] = [
+const PROGRAMS: [(&str, &str); 43] = [
+    ("autoreconf", "autoconf"),
+    ("automake", "automake"),
     ("awk", "gawk"),
     ("gawk", "gawk"),
     ("bash", "bash"),
