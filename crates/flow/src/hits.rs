@@ -102,3 +102,63 @@ impl<'a, W: Fn(u64) -> bool> Hits<'a, W> {
         }
     }
 }
+
+impl Roll {
+    /// Every execution of an instruction for which `wanted` holds, from `step` on or a little before,
+    /// in the order of steps, until `f` returns false.
+    pub fn executions_from(
+        &self,
+        step: u64,
+        wanted: impl Fn(u64) -> bool,
+        mut f: impl FnMut(Execution) -> bool,
+    ) {
+        let mut hits = Hits::new(self, wanted);
+        let mut list = Vec::new();
+        self.forward_from(step, |view, item| {
+            list.clear();
+            hits.of(view, item, &mut list);
+            list.iter().all(|e| f(*e))
+        });
+    }
+
+    /// The last execution of such an instruction.
+    pub fn last_execution(&self, wanted: impl Fn(u64) -> bool) -> Option<Execution> {
+        let mut hits = Hits::new(self, wanted);
+        let last = (0..self.chunks.len())
+            .rev()
+            .find(|n| hits.occur(&self.chunks[*n]))?;
+        let mut list = Vec::new();
+        self.visit(last..last + 1, |view, items| {
+            for item in items.iter().rev() {
+                hits.of(view, item, &mut list);
+                if !list.is_empty() {
+                    return false;
+                }
+            }
+            true
+        });
+        list.last().copied()
+    }
+
+    /// The `nth` execution of such an instruction, from 1, or else how many there are.
+    pub fn nth_execution(&self, wanted: impl Fn(u64) -> bool, nth: u64) -> Result<Execution, u64> {
+        let mut hits = Hits::new(self, wanted);
+        let mut before = 0;
+        for (n, chunk) in self.chunks.iter().enumerate() {
+            let here = hits.times(chunk);
+            if before + here < nth {
+                before += here;
+                continue;
+            }
+            let mut list = Vec::new();
+            self.visit(n..n + 1, |view, items| {
+                for item in items {
+                    hits.of(view, item, &mut list);
+                }
+                true
+            });
+            return Ok(list[(nth - before - 1) as usize]);
+        }
+        Err(before)
+    }
+}
