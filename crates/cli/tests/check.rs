@@ -501,6 +501,36 @@ fn what_others_were_asked_to_touch() {
     }
 }
 
+/// A string is read up to its end, wherever that is: however long it is, and whatever reads it.
+#[test]
+fn strings_without_an_end() {
+    let guest = "unterminated.c";
+    let text = source(guest);
+    let marked = (1..)
+        .zip(text.lines())
+        .filter(|(_, line)| line.contains("// MARK: "));
+    let marks: Vec<u64> = marked.map(|(n, _)| n).collect();
+    assert!(marks.len() > 20);
+    let p = Place::new();
+    let program = p.guest(&format!("rules/{guest}"), &["-O0"]);
+    let program = program.to_str().expect("a path");
+    // By what the processor has, the library chooses other code.
+    let plain = "GLIBC_TUNABLES=glibc.cpu.hwcaps=-AVX2,-AVX512VL,-AVX512BW,-SSE4_2";
+    let check = ["check", "--json", "--all", "--only", "heap_overflow", "--"];
+    for start in [&[program][..], &["env", plain, program]] {
+        for (rest, expected) in [
+            (&[][..], &marks[..]),
+            (&["ended"], &[]),
+            (&["ended", "long"], &[]),
+        ] {
+            let found = faults(&p, &[&check, start, rest].concat());
+            let mut lines: Vec<u64> = found.iter().map(|f| own_lines(&f["at"])[0]).collect();
+            lines.dedup();
+            assert_eq!(lines, expected, "{start:?} {rest:?}");
+        }
+    }
+}
+
 /// A pointer that is kept is stale even if the block was not moved, unless the program has asked whether it was.
 #[test]
 fn blocks_that_were_not_moved() {

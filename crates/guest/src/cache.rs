@@ -326,6 +326,7 @@ impl Cache {
         Routines {
             miss: l.miss,
             syscall: l.syscall,
+            measure: l.measure.entries,
         }
     }
 

@@ -12,7 +12,7 @@
 use std::collections::HashMap;
 use std::path::PathBuf;
 
-use ::tape::Listener;
+use ::tape::{Listener, Measures};
 
 use crate::engine::{Engine, Stop};
 use crate::layout::{REGION_SIZE, slot};
@@ -247,7 +247,7 @@ pub trait Guest {
     fn names(&self) -> &HashMap<PathBuf, PathBuf>;
     fn threads(&self) -> Vec<ThreadView>;
     fn tape(&mut self, listener: Box<dyn Listener>) -> Result<(), Error>;
-    fn probe(&mut self, entries: Vec<u64>);
+    fn probe(&mut self, entries: Vec<(u64, Measures)>);
     fn let_tape_be_heard(&mut self) -> Result<(), Error>;
     fn end_tape(&mut self) -> Result<Box<dyn Listener>, Error>;
     /// Lends the listener, which has heard all of the tape up to here, and goes on with it.
@@ -282,7 +282,7 @@ impl Guest for Replay {
     fn tape(&mut self, listener: Box<dyn Listener>) -> Result<(), Error> {
         self.tape(listener)
     }
-    fn probe(&mut self, entries: Vec<u64>) {
+    fn probe(&mut self, entries: Vec<(u64, Measures)>) {
         self.probe(entries);
     }
     fn let_tape_be_heard(&mut self) -> Result<(), Error> {
@@ -324,7 +324,7 @@ impl Guest for Recorder {
     fn tape(&mut self, listener: Box<dyn Listener>) -> Result<(), Error> {
         self.tape(listener)
     }
-    fn probe(&mut self, entries: Vec<u64>) {
+    fn probe(&mut self, entries: Vec<(u64, Measures)>) {
         self.probe(entries);
     }
     fn let_tape_be_heard(&mut self) -> Result<(), Error> {

@@ -133,6 +133,13 @@ pub(crate) mod slot {
     pub(crate) const STEP: u32 = 0xd8;
     /// Where what a tape tells of the next call run on the spot goes; 0 without a tape.
     pub(crate) const BESIDE_AT: u32 = 0xe0;
+    /// A string that is measured, what it is compared with, where it stops, how much of it is read at most, and where
+    /// translated code goes on.
+    pub(crate) const TEXT: u32 = 0xe8;
+    pub(crate) const LIKE: u32 = 0xf0;
+    pub(crate) const STOP: u32 = 0xf8;
+    pub(crate) const MOST: u32 = 0x100;
+    pub(crate) const MEASURED: u32 = 0x108;
     /// Countdown of each armed stop.
     pub(crate) const STOPS: u32 = 0x1000;
     pub(crate) const MAX_STOPS: u32 = 512;

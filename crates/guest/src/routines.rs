@@ -4,7 +4,7 @@
 //! table and, failing that, stops for the tracer. `syscall` carries out a guest system call. Calls
 //! that the class table allows are run on the spot and their results logged to the ring, at a
 //! fraction of a ptrace stop; in a replay, calls to which the tracer has offered the recorded answer
-//! take it on the spot. All others stop for the tracer. `gadget` is a bare `syscall; int3`
+//! take it on the spot. All others stop for the tracer. How strings are measured is in `translate/measure.rs`. `gadget` is a bare `syscall; int3`
 //! for calls that the tracer makes in the guest's name.
 //!
 //! The routines use only the thread's page and its private stack, never the guest's: the guest's
@@ -16,6 +16,8 @@ use iced_x86::code_asm::*;
 use crate::layout::{
     L2_BITS, L2_GROUP_BITS, L2_MULTIPLIER, Layout, beside, class, offer, record, slot,
 };
+
+use crate::translate::measure::{self, Places};
 
 /// Addresses inside the routines that the tracer recognises when the guest stops there.
 #[derive(Clone, Copy, Debug)]
@@ -34,6 +36,7 @@ pub(crate) struct Labels {
     pub(crate) syscall_insn: u64,
     /// The `int3` after a call run on the spot when a stop was asked for.
     pub(crate) syscall_done_stop: u64,
+    pub(crate) measure: Places,
     pub(crate) end: u64,
     /// `syscall` of the tracer's gadget; the `int3` follows two bytes later.
     pub(crate) gadget: u64,
@@ -327,6 +330,7 @@ fn try_assemble(layout: Layout, at: u64) -> Result<(Vec<u8>, Labels), IcedError>
     a.mov(rcx, gs(slot::NEXT))?;
     a.mov(rsp, gs(slot::RSP))?;
     a.jmp(gs(slot::CONTINUE))?;
+    let measure = measure::assemble(&mut a)?;
     let mut end = a.create_label();
     a.set_label(&mut end)?;
     a.nop()?;
@@ -346,6 +350,7 @@ fn try_assemble(layout: Layout, at: u64) -> Result<(Vec<u8>, Labels), IcedError>
         syscall_stop: result.label_ip(&syscall_stop)?,
         syscall_insn: result.label_ip(&syscall_insn)?,
         syscall_done_stop: result.label_ip(&syscall_done_stop)?,
+        measure: measure.places(&result)?,
         end: result.label_ip(&end)?,
         gadget: result.label_ip(&gadget)?,
     };

@@ -17,8 +17,8 @@ pub const FIRST_VALUE: usize = 4;
 pub(crate) const LONGEST: usize = 4 + 8 * u8::MAX as usize;
 /// Variables have numbers below this.
 const MOST_VARIABLES: u32 = 1 << 16;
-/// Arguments of a function that are told.
-pub const ARGUMENTS: usize = 6;
+/// What is told of a call: arguments, and how long strings are that they point to.
+pub const ARGUMENTS: usize = 8;
 /// Records of a trace.
 pub const MOST_PARTS: usize = 16;
 /// The place of that base.

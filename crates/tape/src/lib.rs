@@ -8,7 +8,8 @@
 //! changes of threads) comes between the records as [`Event`]s.
 //!
 //! Values are not on the tape. What a register or a variable held at some step is had by executing
-//! up to there again.
+//! up to there again. Only where a function is entered whose reads are a matter of what is in a string, whoever asked for it is
+//! told how long that is ([`Measure`]).
 //!
 //! **Record.** Little-endian: `u32` number of the shape, then [`Shape::values`] values of eight
 //! bytes. A reader that knows all shapes can go through the records forward.
@@ -69,7 +70,51 @@ pub enum What {
     Condition,
     /// The 8-byte quarter or eighth `part` of vector register n before the instruction.
     Vector { register: u8, part: u8 },
+    /// What the n-th [`Measure`] at a function's entry came to, or [`UNMEASURED`].
+    Measured(u8),
 }
+
+/// Strings of a call that can be measured.
+pub const MOST_MEASURED: usize = 2;
+
+/// The string could not be read.
+pub const UNMEASURED: u64 = u64::MAX;
+
+/// How many bytes of a string a function has to read, which is a matter of what is in it: up to and with the zero at its
+/// end, or less. Parameters are numbered from 0; only the first three can be named.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Measure {
+    /// The parameter that points to the string.
+    pub text: u8,
+    /// It is compared with this one and not read behind the first difference.
+    pub like: Option<u8>,
+    /// It is not read behind this character.
+    pub stop: Option<u8>,
+    pub most: Most,
+    pub unit: Unit,
+}
+
+/// How much of a string is read at most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Most {
+    All,
+    /// As many characters as a parameter says.
+    Parameter(u8),
+    Characters(u32),
+}
+
+/// What a string consists of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    Byte,
+    /// Bytes, of which capital letters and small ones are the same.
+    Folded,
+    /// Four bytes each.
+    Wide,
+}
+
+/// What is to be measured where a function is entered.
+pub type Measures = [Option<Measure>; MOST_MEASURED];
 
 /// A fact about one instruction of a superblock that follows from the record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

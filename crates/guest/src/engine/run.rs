@@ -460,7 +460,11 @@ impl Engine {
                     }
                     let info = self.tracee.siginfo()?;
                     if is_fault(sig, &info) {
-                        return Ok(wait);
+                        if !self.gives_up_measuring()? {
+                            return Ok(wait);
+                        }
+                        self.tracee.resume(Resume::Run)?;
+                        continue;
                     }
                     if self.dispositions.of(sig) == Disposition::Ignore {
                         self.tracee.resume(Resume::Deliver(sig))?;
@@ -487,6 +491,20 @@ impl Engine {
             }
             self.tracee.resume(Resume::Run)?;
         }
+    }
+
+    /// A string that was to be measured cannot be read: that goes on without its length.
+    fn gives_up_measuring(&mut self) -> Result<bool, Error> {
+        let Some(region) = self.cache.region_of(self.regs.rip) else {
+            return Ok(false);
+        };
+        let places = self.cache.regions[region].labels.measure;
+        let measuring = places.contain(self.regs.rip);
+        if measuring {
+            self.regs.rip = places.failed;
+            self.tracee.set_regs(&self.regs)?;
+        }
+        Ok(measuring)
     }
 
     pub(super) fn is_stop(&self, host: u64) -> bool {

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
-use ::tape::{Event, Insn as TapedInsn, Listener, Part, Shape, Stretch};
+use ::tape::{Event, Insn as TapedInsn, Listener, Measures, Part, Shape, Stretch};
 use abi::{Call, Class, Plan};
 
 use super::*;
@@ -59,7 +59,7 @@ pub(crate) struct Tape {
     in_cache: bool,
     running: Option<Running>,
     /// Entries of functions whose arguments the tape tells, with the results of all functions.
-    probes: Option<FxHashSet<u64>>,
+    probes: Option<FxHashMap<u64, Measures>>,
     /// It is handed over after so many steps at the latest.
     piece: Option<u64>,
 }
@@ -195,12 +195,14 @@ impl Engine {
 
     /// Has the tape tell the arguments of calls that arrive at these addresses, and the result of
     /// every function, from here on.
-    pub(crate) fn probe(&mut self, entries: FxHashSet<u64>) {
+    pub(crate) fn probe(&mut self, entries: FxHashMap<u64, Measures>) {
         match self.tape.probes.replace(entries) {
             // Functions are found one after the other. What they have to do with is made anew, and not all of it.
             Some(old) => {
                 let new = self.tape.probes.as_ref().expect("just put there");
-                for &pc in old.symmetric_difference(new) {
+                let gone = old.keys().filter(|pc| !new.contains_key(pc));
+                let changed = new.iter().filter(|(pc, m)| old.get(pc) != Some(m));
+                for &pc in gone.chain(changed.map(|(pc, _)| pc)) {
                     self.cache.retire(pc, pc + 1);
                 }
             }
@@ -211,7 +213,7 @@ impl Engine {
         }
     }
 
-    pub(super) fn probed(&self) -> Option<&FxHashSet<u64>> {
+    pub(super) fn probed(&self) -> Option<&FxHashMap<u64, Measures>> {
         self.tape.probes.as_ref().filter(|_| self.taping())
     }
 

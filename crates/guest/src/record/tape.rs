@@ -4,7 +4,7 @@
 //! signal may come before. So the tape is told that a call began when it has come out, or when its thread begins to
 //! wait in it and others have their turn.
 
-use ::tape::{Event as TapeEvent, Listener};
+use ::tape::{Event as TapeEvent, Listener, Measures};
 
 use super::*;
 use crate::engine::Tape;
@@ -35,7 +35,7 @@ impl Recorder {
     }
 
     /// Has the tape tell the arguments of calls that arrive at one of these addresses: see [`Replay::probe`](crate::Replay::probe).
-    pub fn probe(&mut self, entries: impl IntoIterator<Item = u64>) {
+    pub fn probe(&mut self, entries: impl IntoIterator<Item = (u64, Measures)>) {
         self.engine.probe(entries.into_iter().collect());
     }
 

@@ -1,6 +1,6 @@
 //! The tape of a replay: who listens, and what the tracer does between records.
 
-use ::tape::{Event as TapeEvent, Listener};
+use ::tape::{Event as TapeEvent, Listener, Measures};
 
 use super::*;
 
@@ -15,8 +15,8 @@ impl Replay {
     }
 
     /// Has the tape tell the arguments (rdi, rsi, rdx, rcx, r8, r9) of calls that arrive at one of
-    /// these addresses, and rax at every return. The set replaces the one before.
-    pub fn probe(&mut self, entries: impl IntoIterator<Item = u64>) {
+    /// these addresses, what measuring their strings comes to, and rax at every return. The set replaces the one before.
+    pub fn probe(&mut self, entries: impl IntoIterator<Item = (u64, Measures)>) {
         self.engine.probe(entries.into_iter().collect());
     }
 

@@ -5,7 +5,8 @@ use iced_x86::{
 };
 
 use super::MAX_INSNS;
-use rustc_hash::FxHashSet;
+use rustc_hash::FxHashMap;
+use tape::Measures;
 
 /// Registers by their numbers: rdi, rsi, rdx, rcx, r8 and r9, and rsp, where the return address is.
 const ARGUMENTS: u16 = 0b11_1101_0110;
@@ -110,6 +111,8 @@ pub(crate) struct Insn {
     pub(crate) observed: bool,
     /// General registers, a bit each, whose values before it the tape must tell.
     pub(crate) told: u16,
+    /// Strings that the tape must tell the length of.
+    pub(crate) measures: Measures,
     pub(crate) decoded: Instruction,
 }
 
@@ -193,6 +196,7 @@ pub(crate) fn decode(
                 may_fault: may_fault(&decoded),
                 observed: false,
                 told: 0,
+                measures: Measures::default(),
                 decoded,
             };
             insn.bytes[..len].copy_from_slice(&bytes[offset..offset + len]);
@@ -319,9 +323,9 @@ impl Superblock {
         }
     }
 
-    /// Has the tape tell the arguments at these addresses, the result at every return, and the stack pointer
+    /// Has the tape tell the arguments at these addresses, and how long strings are, the result at every return, and the stack pointer
     /// where it is moved.
-    pub(crate) fn probe(&mut self, entries: &FxHashSet<u64>) {
+    pub(crate) fn probe(&mut self, entries: &FxHashMap<u64, Measures>) {
         for i in &mut self.insns {
             if i.decoded.flow_control() == FlowControl::Return {
                 i.told |= RESULT;
@@ -330,8 +334,9 @@ impl Superblock {
             if i.decoded.op_count() == 2 && i.decoded.op0_register() == Register::RSP {
                 i.told |= STACK;
             }
-            if entries.contains(&i.pc) {
+            if let Some(measures) = entries.get(&i.pc) {
                 i.told |= ARGUMENTS;
+                i.measures = *measures;
             }
         }
     }

@@ -75,6 +75,7 @@ impl Check {
 
 #[cfg(test)]
 mod tests {
+    use super::super::measure::Entries;
     use iced_x86::{Decoder, DecoderOptions, Mnemonic};
 
     use super::*;
@@ -84,6 +85,11 @@ mod tests {
         let routines = Routines {
             miss: 0x9000,
             syscall: 0,
+            measure: Entries {
+                byte: 0,
+                folded: 0,
+                wide: 0,
+            },
         };
         for check in [Check::Loop, Check::Jrcxz] {
             let mut code = Code::at(0x1000);

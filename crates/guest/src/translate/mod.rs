@@ -17,6 +17,7 @@ mod decode;
 mod displace;
 pub(crate) mod emit;
 mod landing;
+pub(crate) mod measure;
 mod observe;
 mod operands;
 mod spilled;
@@ -49,6 +50,7 @@ pub(crate) const MAX_OBSERVED: usize = 32;
 pub(crate) struct Routines {
     pub(crate) miss: u64,
     pub(crate) syscall: u64,
+    pub(crate) measure: measure::Entries,
 }
 
 /// A place in translated code where the guest stops for the tracer.
@@ -317,7 +319,7 @@ impl Translator<'_> {
             self.index = i;
             let overwritten = self.settle_for(insn);
             if let Some(tape) = &mut self.tape {
-                tape.before(&mut self.code, i, insn);
+                tape.before(&mut self.code, i, insn, &self.request.routines);
             }
             match self.counted_at {
                 _ if bounded => {}

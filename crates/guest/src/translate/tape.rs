@@ -27,15 +27,16 @@ use iced_x86::{
 use tape::{Known, RECORD_HEAD, Term, What, slot};
 
 use super::emit::{Code, Gpr};
-use super::{Insn, Superblock};
+use super::{Insn, Routines, Superblock, measure};
 use crate::layout::slot as page;
 
 const RSP: usize = 4;
 const RBP: usize = 5;
 
 /// Most bytes that one step adds to the tape: the registers of an address, of a string
-/// instruction afterwards, and at the way out rsp, rbp and the head of the record; a gather more.
-pub(crate) const MAX_BYTES_PER_STEP: u64 = 104;
+/// instruction afterwards, and at the way out rsp, rbp and the head of the record; a gather more, and so does the entry of
+/// a function.
+pub(crate) const MAX_BYTES_PER_STEP: u64 = 120;
 
 /// Longest taped superblock, so that there are slots enough for its values.
 pub(crate) const MAX_INSNS: usize = 48;
@@ -131,7 +132,7 @@ impl Taping {
     }
 
     /// To be called before the translation of instruction `i`.
-    pub(crate) fn before(&mut self, code: &mut Code, i: usize, insn: &Insn) {
+    pub(crate) fn before(&mut self, code: &mut Code, i: usize, insn: &Insn, routines: &Routines) {
         self.values_before.push(self.values);
         let used = self.uses[i].clone();
         if used.touched >> self.cursor.0 & 1 != 0 {
@@ -150,6 +151,18 @@ impl Taping {
                 insn: i as u8,
                 what: What::Before(r as u8),
                 term,
+            });
+        }
+        for (n, measure) in insn.measures.iter().enumerate() {
+            let Some(measure) = measure else { continue };
+            let slot = self.slot();
+            measure::call(code, measure, routines);
+            code.store_based(Gpr::RCX, self.cursor, place(slot));
+            code.load(Gpr::RCX, page::RCX);
+            self.known.push(Known {
+                insn: i as u8,
+                what: What::Measured(n as u8),
+                term: at(slot, 0),
             });
         }
         // Where a pointer into the frame leads, if that follows from what is known anyway.

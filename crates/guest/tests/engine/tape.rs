@@ -8,7 +8,7 @@ use crate::oracle::{Seen, trace};
 use crate::scene::{Program, STATIC};
 use crate::steps::{BRANCHES, SIGNALS};
 use guest::{Halt, Until, UserRegs};
-use tape::{Event, Listener, Part, Shape, Term, What, slot};
+use tape::{Event, Listener, Measure, Most, Part, Shape, Term, UNMEASURED, Unit, What, slot};
 
 /// What the tape says of one instruction.
 #[derive(Clone, Debug, Default)]
@@ -16,6 +16,7 @@ pub(crate) struct Told {
     pub(crate) pc: u64,
     before: Vec<(u8, u64)>,
     after: Vec<(u8, u64)>,
+    measured: Vec<u64>,
 }
 
 /// A reader that does nothing clever.
@@ -101,7 +102,8 @@ impl Listener for Plain {
                 match k.what {
                     What::Before(r) => told.before.push((r, value(k.term))),
                     What::After(r) => told.after.push((r, value(k.term))),
-                    _ => {}
+                    What::Measured(_) => told.measured.push(value(k.term)),
+                    What::Condition | What::Vector { .. } => {}
                 }
             }
             if let Some(t) = shape.rsp {
@@ -238,6 +240,80 @@ room: .zero 16
 #[test]
 fn ends_of_strings() {
     check(&Program::asm(STRINGS), 0);
+}
+
+/// Strings are as long as the guest says, which goes through them one character after the other, and nothing of the
+/// guest's is changed by measuring them.
+#[test]
+fn lengths_of_strings() {
+    let program = Program::guest("code/measured.c", STATIC);
+    let text = |n| Measure {
+        text: n,
+        like: None,
+        stop: None,
+        most: Most::All,
+        unit: Unit::Byte,
+    };
+    let until = Measure {
+        stop: Some(1),
+        ..text(0)
+    };
+    let like = Measure {
+        like: Some(1),
+        ..text(0)
+    };
+    let some = |m| Measure {
+        most: Most::Parameter(2),
+        ..m
+    };
+    let unit = |unit, m| Measure { unit, ..m };
+    let forty = Measure {
+        most: Most::Characters(40),
+        ..text(0)
+    };
+    let functions = [
+        ("all_of_first", text(0)),
+        ("all_of_second", text(1)),
+        ("some_of_second", some(text(1))),
+        ("until_second", until),
+        ("compared", like),
+        ("compared_some", some(like)),
+        ("folded_some", unit(Unit::Folded, some(like))),
+        ("at_most_forty", forty),
+        ("wide_until_second", unit(Unit::Wide, until)),
+        ("wide_compared_some", unit(Unit::Wide, some(like))),
+    ];
+    let recorded = program.record();
+    // In small pieces, functions are entered in code that executes once, too.
+    for most in [None, Some(5000)] {
+        let mut replay = recorded.replay();
+        let plain = Plain::default();
+        let told = plain.told.clone();
+        let entry = |(name, m): &(&str, Measure)| (program.at(name), [Some(*m), Some(text(0))]);
+        replay.probe(functions.iter().map(entry));
+        replay.tape(Box::new(plain)).expect("a tape");
+        if let Some(most) = most {
+            replay.tape_in_pieces(most);
+        }
+        let halt = replay.run(&Until::end()).expect("the replay runs");
+        assert_eq!(halt, Halt::Ended(recorded.end));
+        drop(replay.end_tape().expect("the listener"));
+        let told = told.lock().expect("a lock");
+        let (mut ending, mut leading_out) = (0, 0);
+        for (name, _) in &functions {
+            let at = program.at(name);
+            for t in told.iter().filter(|t| t.pc == at) {
+                let rcx = t.before.iter().find(|(r, _)| *r == 1);
+                let expected = rcx.expect("an argument").1;
+                assert_eq!(t.measured[0], expected, "{name}");
+                assert_eq!(t.measured.len(), 2);
+                let leads_out = expected == UNMEASURED;
+                leading_out += u32::from(leads_out);
+                ending += u32::from(!leads_out);
+            }
+        }
+        assert!(ending > 800 && leading_out > 50, "{ending} {leading_out}");
+    }
 }
 
 #[test]

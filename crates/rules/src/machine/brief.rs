@@ -29,18 +29,20 @@ impl Frames<'_> {
         let Some(model) = &named.brief else {
             return false;
         };
-        let arguments = registers.arguments;
+        let [a, b, c, d, e, f, first, second] = registers.arguments;
+        let arguments = [a, b, c, d, e, f];
         let blocks = ARGUMENTS.map(|unit| registers.units[unit].from());
         let entered = Active {
             function,
             slot,
             arguments,
+            measured: [first, second],
             blocks,
             step,
             pc: registers.call_pc,
         };
         let plain = model.touches.iter().all(|t| {
-            let len = t.at_call(&arguments);
+            let len = t.at_call(entered.given());
             len.is_none_or(|len| self.is_inside(&entered, t, len))
         });
         if !plain || !named.at_call.iter().all(|(_, r)| r.by(&arguments)) {
@@ -70,7 +72,7 @@ impl Frames<'_> {
         {
             let model = self.names[a.function as usize].brief.as_ref()?;
             let plain = model.touches.iter().all(|t| {
-                let len = t.at_return(result, &a.arguments);
+                let len = t.at_return(result, a.given());
                 len.is_none_or(|len| self.is_inside(a, t, len))
             });
             let alone = before.last().is_none_or(|b| b.slot > slot);

@@ -73,7 +73,7 @@ impl Machine {
     pub(super) fn enter(
         &mut self,
         function: u16,
-        arguments: [u64; 6],
+        (arguments, measured): ([u64; 6], [u64; tape::MOST_MEASURED]),
         slot: u64,
         step: u64,
         (pc, caller): (u64, Before),
@@ -93,6 +93,7 @@ impl Machine {
             function,
             slot,
             arguments,
+            measured,
             blocks: brief::ARGUMENTS.map(|unit| units[unit].from()),
             step,
             pc,
@@ -145,7 +146,7 @@ impl Machine {
             }
             Role::Touches(model) => {
                 for t in model.touches {
-                    if let Some(len) = t.at_call(arguments) {
+                    if let Some(len) = t.at_call(a.given()) {
                         self.touch(a, t, len);
                     }
                 }
@@ -502,7 +503,7 @@ impl Machine {
     pub(super) fn modelled(&mut self, m: &Model, a: &Active, result: u64) -> Option<BlockId> {
         let from = brief::effect(m, a, result, &mut self.memory);
         for t in m.touches {
-            if let Some(len) = t.at_return(result, &a.arguments) {
+            if let Some(len) = t.at_return(result, a.given()) {
                 self.touch(a, t, len);
             }
         }

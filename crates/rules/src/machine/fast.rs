@@ -265,7 +265,10 @@ impl Maker {
             function: entry.function.into(),
             pc,
             slot: self.place.of(entry.slot),
-            arguments: std::array::from_fn(|n| self.place.of(entry.arguments[n])),
+            arguments: {
+                let mut told = entry.arguments.iter().chain(&entry.measured);
+                std::array::from_fn(|_| self.place.of(*told.next().expect("as many as that")))
+            },
         }
     }
 

@@ -5,7 +5,7 @@ use iced_x86::{Decoder, DecoderOptions, Instruction, Mnemonic, OpKind, Register}
 use image::effects::{self, Control, Place, Size, Transfer};
 use jit::Arith;
 use rustc_hash::FxHashMap;
-use tape::{Code, Known, Term, What};
+use tape::{Code, Known, Term, UNMEASURED, What};
 
 use super::RED_ZONE;
 use super::operands::{bits, copied_unit, gpr, mask_is_flags, mix_of, touches, units};
@@ -198,9 +198,19 @@ impl Maker<'_> {
                 [7, 6, 2, 1, 8, 9].map(before)
         {
             let arguments = [a, b, c, d, e, f];
+            let measured = std::array::from_fn(|n| {
+                let what = What::Measured(n as u8);
+                let told = known.iter().find(|k| k.what == what);
+                let unknown = Term {
+                    slot: tape::slot::ZERO,
+                    offset: UNMEASURED as i64,
+                };
+                told.map_or(unknown, |k| k.term)
+            });
             self.op(Op::Enter(Box::new(Entry {
                 function,
                 arguments,
+                measured,
                 slot,
             })));
         }

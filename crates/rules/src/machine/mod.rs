@@ -15,6 +15,7 @@ mod fast;
 pub mod functions;
 mod judge;
 mod make;
+mod models;
 mod operands;
 mod operate;
 mod plan;
@@ -30,10 +31,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use flow::Values;
-use functions::{Effect, Function, Model, Role, Touch};
+use functions::{Function, Role};
 use image::effects::Size;
+use models::{Effect, Model, Touch};
 use rustc_hash::{FxHashMap, FxHashSet};
-use tape::{Event, Listener, Part, Shape};
+use tape::{Event, Listener, Measures, Part, Shape};
 
 use crate::eval::{Bindings, CallEvent, Facts, Value, holds};
 use crate::fold;
@@ -94,9 +96,14 @@ impl Codebase {
     }
 
     /// Where the tape must tell more.
-    pub fn probes(&self) -> Vec<u64> {
-        let all = self.entries.keys().chain(self.stubs.keys());
-        all.copied().collect()
+    pub fn probes(&self) -> Vec<(u64, Measures)> {
+        let measures = |n: u16| match self.functions[usize::from(n)].role {
+            Role::Touches(model) => model.measures,
+            _ => Measures::default(),
+        };
+        let stubs = self.stubs.keys().map(|pc| (*pc, Measures::default()));
+        let entries = self.entries.iter().map(|(pc, n)| (*pc, measures(*n)));
+        stubs.chain(entries).collect()
     }
 }
 
@@ -179,9 +186,20 @@ struct Active {
     function: u16,
     slot: u64,
     arguments: [u64; 6],
+    /// How long strings are that they point to.
+    measured: [u64; tape::MOST_MEASURED],
     blocks: [BlockId; 6],
     step: u64,
     pc: u64,
+}
+
+impl Active {
+    fn given(&self) -> models::Given<'_> {
+        models::Given {
+            arguments: &self.arguments,
+            measured: &self.measured,
+        }
+    }
 }
 
 struct Thread {

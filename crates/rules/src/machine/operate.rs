@@ -172,15 +172,14 @@ impl Machine {
         let (at, pc) = (self.step + u64::from(i), plan.pcs[usize::from(i)]);
         match op {
             Op::Enter(e) if self.now.closed == 0 => {
-                let mut arguments = [0; 6];
-                for (argument, term) in arguments.iter_mut().zip(&e.arguments) {
-                    *argument = values.get(*term);
-                }
+                let arguments = e.arguments.map(|term| values.get(term));
+                let measured = e.measured.map(|term| values.get(term));
                 let caller = match i.checked_sub(1) {
                     Some(i) => (number, i),
                     None => self.before(),
                 };
-                self.enter(e.function, arguments, values.get(e.slot), at, (pc, caller));
+                let given = (arguments, measured);
+                self.enter(e.function, given, values.get(e.slot), at, (pc, caller));
             }
             Op::Asks { function, slot } if self.now.closed == 0 => {
                 let registers = &mut self.now.registers;

@@ -146,6 +146,7 @@ pub(crate) enum Op {
 pub(crate) struct Entry {
     pub(crate) function: u16,
     pub(crate) arguments: [Term; 6],
+    pub(crate) measured: [Term; tape::MOST_MEASURED],
     /// Where the return address is.
     pub(crate) slot: Term,
 }
