@@ -18,14 +18,25 @@ impl Engine {
     }
 
     fn go_on(&mut self, goal: Option<u64>) -> Result<Stop, Error> {
+        // Each time that the guest writes to a page that code was translated from, it begins anew; code on the
+        // stack brings that about millions of times.
+        loop {
+            if let Some(stop) = self.go_on_unreleased(goal)? {
+                return Ok(stop);
+            }
+        }
+    }
+
+    /// The same until a page had to be released: `None` then.
+    fn go_on_unreleased(&mut self, goal: Option<u64>) -> Result<Option<Stop>, Error> {
         let room = self.turn_tape()?;
         if let Some(goal) = goal {
             let step = self.step()?;
             if step >= goal {
-                return Ok(Stop::Boundary);
+                return Ok(Some(Stop::Boundary));
             }
             if goal - step <= NEAR {
-                return self.approach(goal);
+                return self.approach(goal).map(Some);
             }
             let budget = goal - step - (MAX_INSNS as u64 + u64::from(MOST_BLIND));
             self.set_step(step, budget.min(room))?;
@@ -34,10 +45,10 @@ impl Engine {
             self.set_step(step, room)?;
         }
         let Some(id) = self.block_at(self.regs.rip, false)? else {
-            return Ok(Stop::NoCode);
+            return Ok(Some(Stop::NoCode));
         };
         if self.has_new_sites() {
-            return Ok(Stop::Boundary);
+            return Ok(Some(Stop::Boundary));
         }
         let mut host = self.cache.block(id).entry;
         loop {
@@ -50,7 +61,7 @@ impl Engine {
                 wait = self.wait_in_cache()?;
             }
             let Wait::Signal(signal) = wait else {
-                return Ok(Stop::Ended(wait));
+                return Ok(Some(Stop::Ended(wait)));
             };
             let at = self.regs.rip.wrapping_sub(1);
             if signal == libc::SIGTRAP
@@ -65,22 +76,22 @@ impl Engine {
                     self.stats.indirect_misses += 1;
                     let Some(id) = self.block_at(target, true)? else {
                         self.last_branch = self.step()?.checked_sub(1);
-                        return Ok(Stop::NoCode);
+                        return Ok(Some(Stop::NoCode));
                     };
                     self.cache.make_indirect(id);
                     if self.has_new_sites() {
-                        return Ok(Stop::Boundary);
+                        return Ok(Some(Stop::Boundary));
                     }
                     host = self.cache.block(id).entry;
                     continue;
                 }
                 if at == labels.syscall_stop {
                     self.regs.rip = self.regs.rcx.wrapping_sub(2);
-                    return Ok(Stop::Syscall);
+                    return Ok(Some(Stop::Syscall));
                 }
                 if at == labels.syscall_done_stop {
                     self.regs.rip = self.regs.rcx;
-                    return Ok(Stop::Boundary);
+                    return Ok(Some(Stop::Boundary));
                 }
                 if let Some((id, point)) = self.cache.point_at(at) {
                     match *point {
@@ -90,14 +101,14 @@ impl Engine {
                             let generation = self.cache.generation;
                             let Some(to) = self.block_at(target, false)? else {
                                 self.last_branch = None;
-                                return Ok(Stop::NoCode);
+                                return Ok(Some(Stop::NoCode));
                             };
                             // Translating may have emptied the cache, and the exit with it.
                             if self.cache.generation == generation {
                                 self.cache.link(id, to);
                             }
                             if self.has_new_sites() {
-                                return Ok(Stop::Boundary);
+                                return Ok(Some(Stop::Boundary));
                             }
                             host = self.cache.block(to).entry;
                             continue;
@@ -115,16 +126,16 @@ impl Engine {
                                 let block = self.cache.owner(id);
                                 self.cut_record(index, block)?;
                             }
-                            return self.out_of_budget(pc, uncounted, blind, goal);
+                            return self.out_of_budget(pc, uncounted, blind, goal).map(Some);
                         }
                         Point::Special { pc, uncounted } => {
                             debug_assert_eq!(uncounted, 0);
                             self.regs.rip = pc;
-                            return Ok(Stop::Special);
+                            return Ok(Some(Stop::Special));
                         }
                         Point::Armed { pc } => {
                             self.regs.rip = pc;
-                            return Ok(Stop::Armed);
+                            return Ok(Some(Stop::Armed));
                         }
                         Point::Bound { .. } | Point::BoundIndirect { .. } => {
                             return Err(Error::Internal(format!("stopped at {point:?}")));
@@ -133,17 +144,17 @@ impl Engine {
                 }
             }
             match self.signal_in_cache(signal)? {
-                Some(stop) => return Ok(stop),
+                Some(stop) => return Ok(Some(stop)),
                 None => {
                     // The page was released; the instruction is retried by itself.
                     match self.past_armed(1)? {
                         Stop::Boundary => {}
-                        stop => return Ok(stop),
+                        stop => return Ok(Some(stop)),
                     }
                     if !self.pending.is_empty() {
-                        return Ok(Stop::Boundary);
+                        return Ok(Some(Stop::Boundary));
                     }
-                    return self.go_on(goal);
+                    return Ok(None);
                 }
             }
         }
