@@ -108,17 +108,41 @@ fn again(recording: &str, folder: &Path, step: u64) -> Result<Option<CrashReport
     Ok(seen.take())
 }
 
-/// `from` is the branch that led here, if there is no code here.
-fn report(recording: &str, crash: &guest::Crash<'_>, from: Option<u64>) -> CrashReport {
+/// Looks at the guest where it dies.
+fn with_moment<T>(crash: &guest::Crash<'_>, look: impl FnOnce(&Moment<'_>) -> T) -> T {
     let read = |addr: u64, buf: &mut [u8]| crash.read(addr, buf);
-    let m = Moment::new(
-        crash.step,
-        crash.regs,
+    let (step, regs) = (crash.step, crash.regs);
+    look(&Moment::new(
+        step,
+        regs,
         &crash.mappings,
         crash.stored,
         &read,
         None,
-    );
+    ))
+}
+
+/// The call that led to where there is no code, if that is what the guest dies of.
+pub(crate) fn astray(crash: &guest::Crash<'_>) -> Option<Instruction> {
+    with_moment(crash, |m| {
+        let jump = jump(m, None)?;
+        matches!(jump.kind, FlowControl::IndirectCall)
+            .then(|| decode(m, jump.before.rip))
+            .flatten()
+    })
+}
+
+/// `from` is the branch that led here, if there is no code here.
+fn report(recording: &str, crash: &guest::Crash<'_>, from: Option<u64>) -> CrashReport {
+    with_moment(crash, |m| seen_at(m, recording, crash, from))
+}
+
+fn seen_at(
+    m: &Moment<'_>,
+    recording: &str,
+    crash: &guest::Crash<'_>,
+    from: Option<u64>,
+) -> CrashReport {
     let word = |at: usize| {
         let bytes = crash.info[at..at + 4].try_into().expect("four bytes");
         i32::from_le_bytes(bytes)
@@ -128,21 +152,18 @@ fn report(recording: &str, crash: &guest::Crash<'_>, from: Option<u64>) -> Crash
     let is_fault_code = si_code > 0 && si_code != 0x80;
     let sent = (si_code <= 0).then(|| Sent { by_pid: word(16) });
 
-    let jump = jump(&m, from);
+    let jump = jump(m, from);
     let (mut position, cause) = match &jump {
-        Some(j) => (
-            position::at(&m, &j.before, j.scan_from),
-            Some(j.sentence(&m)),
-        ),
+        Some(j) => (position::at(m, &j.before, j.scan_from), Some(j.sentence(m))),
         None => {
-            let position = position::here(&m);
-            let cause = cause(&m, crash.signal, si_code, address)
+            let position = position::here(m);
+            let cause = cause(m, crash.signal, si_code, address)
                 .or_else(|| sent.and_then(|_| given_up(&position)));
             (position, cause)
         }
     };
     position.thread = threads::label_of(&crash.threads, crash.thread);
-    position.threads = threads::others(&m, &crash.threads, crash.thread);
+    position.threads = threads::others(m, &crash.threads, crash.thread);
     use abi::signal;
     CrashReport {
         recording: recording.to_owned(),

@@ -32,6 +32,7 @@ use rules::machine::Detours;
 use serde::Serialize;
 
 use crate::Error;
+use crate::crash::CrashReport;
 use crate::meta::{Ended, Meta};
 use crate::replay::Audience;
 use crate::run::{RunRequest, Stuck};
@@ -70,6 +71,9 @@ pub struct CheckReport {
     pub recording: RecordingName,
     /// How the program ended.
     pub ended: Ended,
+    /// What it died of.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub crash: Option<CrashReport>,
     /// In the order of steps.
     pub faults: Vec<Fault>,
     /// Names of the rules that were asked.
@@ -122,6 +126,14 @@ impl From<Detours> for DetourFigures {
     }
 }
 
+impl CheckReport {
+    /// Something is wrong with the program, whether or not a rule says what.
+    pub fn is_fault(&self) -> bool {
+        let crashed = self.crash.as_ref().is_some_and(|c| c.is_fault);
+        crashed || !self.faults.is_empty() || matches!(self.ended, Ended::Deadlocked)
+    }
+}
+
 pub(crate) fn check(
     store: &Store,
     request: &CheckRequest,
@@ -169,6 +181,7 @@ pub(crate) fn check(
     Ok(CheckReport {
         recording: RecordingName(watched.name.clone()),
         ended,
+        crash: watched.crash.take(),
         faults,
         rules: chosen.rules.iter().map(|r| r.name.clone()).collect(),
         events,

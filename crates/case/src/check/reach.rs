@@ -4,6 +4,7 @@
 //! part of the heap, or in a block that is reachable. This is the conservative view: an integer that looks like
 //! a pointer hides a leak, but a pointer in disguise is not the only reason for a report.
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use guest::Guest;
@@ -187,13 +188,22 @@ impl Contents for Held<'_> {
     }
 }
 
-/// All blocks that can be found from what the guest has; not all once `user` wants an end to it. A function is `over`
-/// where it returns, and where the program is ended: what is left in registers that functions need not keep is nobody's.
+/// Where a run stands: what is left in registers that nobody will look at any more is nobody's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stands {
+    Somewhere,
+    /// A function returns: of those that it need not keep, its results count.
+    Returns,
+    /// The program ends, and gives back no more than a number.
+    Ends,
+}
+
+/// All blocks that can be found from what the guest has; not all once `user` wants an end to it.
 pub(crate) fn reachable(
     guest: &mut dyn Guest,
     heap: &Heap,
     step: u64,
-    over: bool,
+    stands: Stands,
     user: &AtomicBool,
 ) -> Result<Reachable, guest::Error> {
     let live = [false, true].map(|declared| Live::of(heap, step, declared));
@@ -209,26 +219,34 @@ pub(crate) fn reachable(
         return Ok(found);
     }
     let mut todo = Vec::new();
-    let mut meet = |word: u64, todo: &mut Vec<(u64, u64)>| {
+    let mut meet = |word: u64, noted: bool, todo: &mut Vec<(u64, u64)>| {
         for live in &live {
-            if let Some(n) = live.at(word)
-                && found.insert(live.blocks[n].2)
-            {
-                let (begin, end, _) = live.blocks[n];
-                todo.push((begin, end));
+            if let Some(n) = live.at(word) {
+                let (begin, end, id) = live.blocks[n];
+                if !(noted && word == header_behind(begin, end)) && found.insert(id) {
+                    todo.push((begin, end));
+                }
             }
         }
     };
+    let mut hold = |word: u64, todo: &mut Vec<(u64, u64)>| meet(word, false, todo);
     let current = guest.regs();
     let mut stacks = vec![current.rsp];
     for r in threads.iter().map(|t| &t.regs).chain([&current]) {
         stacks.push(r.rsp);
-        let kept = [r.rax, r.rdx, r.rbx, r.rbp, r.r12, r.r13, r.r14, r.r15];
-        kept.into_iter().for_each(|w| meet(w, &mut todo));
-        let is_current = (r.rip, r.rsp) == (current.rip, current.rsp);
-        if !(over && is_current) {
+        let kept = [r.rbx, r.rbp, r.r12, r.r13, r.r14, r.r15];
+        kept.into_iter().for_each(|w| hold(w, &mut todo));
+        let stands = match (r.rip, r.rsp) == (current.rip, current.rsp) {
+            true => stands,
+            false => Stands::Somewhere,
+        };
+        if stands != Stands::Ends {
+            let results = [r.rax, r.rdx];
+            results.into_iter().for_each(|w| hold(w, &mut todo));
+        }
+        if stands == Stands::Somewhere {
             let others = [r.rcx, r.rsi, r.rdi, r.r8, r.r9, r.r10, r.r11];
-            others.into_iter().for_each(|w| meet(w, &mut todo));
+            others.into_iter().for_each(|w| hold(w, &mut todo));
         }
     }
     let mut buffer = vec![0; 1 << 20];
@@ -243,13 +261,16 @@ pub(crate) fn reachable(
             Some(rsp) if is_stack => rsp & !7,
             _ => m.start,
         };
+        let notes = notes_of_allocator(m);
         while at < m.end && !user.load(Ordering::Relaxed) {
             let n = (m.end - at).min(buffer.len() as u64) as usize;
             let got = guest.read(at, &mut buffer[..n]);
             for (from, to) in words_outside(&blocks, at, got as u64 / 8) {
-                for word in buffer[8 * from as usize..8 * to as usize].chunks_exact(8) {
+                let places = (at + 8 * from..).step_by(8);
+                let words = buffer[8 * from as usize..8 * to as usize].chunks_exact(8);
+                for (place, word) in places.zip(words) {
                     let word = u64::from_le_bytes(word.try_into().expect("eight bytes"));
-                    meet(word, &mut todo);
+                    meet(word, notes.contains(&place), &mut todo);
                 }
             }
             at += n as u64;
@@ -266,12 +287,36 @@ pub(crate) fn reachable(
             let bytes = windows.read(at, end - at);
             for word in bytes.chunks_exact(8) {
                 let word = u64::from_le_bytes(word.try_into().expect("eight bytes"));
-                meet(word, &mut todo);
+                meet(word, false, &mut todo);
             }
             at += (end - at).min(WINDOW - at % WINDOW);
         }
     }
     Ok(found)
+}
+
+/// Of a mapping, where the C library's allocator keeps what it knows of free memory: its own variables, and the
+/// beginning of a heap that it has set up for threads.
+fn notes_of_allocator(m: &guest::Mapping) -> Range<u64> {
+    /// Such heaps begin at multiples of this.
+    const HEAP: u64 = 64 << 20;
+    /// A `heap_info` and a `malloc_state` are smaller.
+    const STATE: u64 = 4096;
+    let name = m.name.file_name().unwrap_or_default().to_string_lossy();
+    if name.starts_with("libc.so") {
+        return m.start..m.end;
+    }
+    let heap = m.start.is_multiple_of(HEAP) && name.is_empty();
+    m.start..if heap { m.start + STATE } else { m.start }
+}
+
+/// Where the allocator's next piece of memory has its header. That overlaps the last word of a block that its size was
+/// not rounded up to, and looks like a pointer into it or to its end.
+fn header_behind(begin: u64, end: u64) -> u64 {
+    const HEADER: u64 = 16;
+    let size = end.wrapping_sub(begin).saturating_add(8);
+    let piece = size.max(32).checked_next_multiple_of(16).unwrap_or(size);
+    begin.wrapping_sub(HEADER).wrapping_add(piece)
 }
 
 /// Memory of blocks that live, which has to be reached first, and of those that were freed: what is left in it is

@@ -15,7 +15,7 @@ use serde::Serialize;
 use super::CheckRequest;
 use super::chain::{self, Chain, Start};
 use super::moved;
-use super::reach::{self, Held, Reachable};
+use super::reach::{self, Held, Reachable, Stands};
 use super::select::Chosen;
 use super::watch::Watched;
 use crate::Error;
@@ -117,8 +117,12 @@ pub(crate) fn faults(
             if rule.asks_pointers() && known.is_none() {
                 let user = w.user.clone();
                 let replay = w.replay.as_mut().expect("it was taken there");
-                let over = matches!(s.what, Redex::End | Redex::Return { .. });
-                let reachable = reach::reachable(replay, &w.machine.heap, s.step, over, &user);
+                let stands = match s.what {
+                    Redex::End => Stands::Ends,
+                    Redex::Return { .. } => Stands::Returns,
+                    _ => Stands::Somewhere,
+                };
+                let reachable = reach::reachable(replay, &w.machine.heap, s.step, stands, &user);
                 found = reachable.map_err(|e| w.wrong(e))?;
             }
             w.go_on()?;

@@ -6,17 +6,18 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use guest::{End, Guest, Halt, Recorder, Replay, Syscalls, Until};
+use guest::{Guest, Halt, Recorder, Replay, Syscalls, Until};
 use image::Program;
 use image::effects::{Effects, Size};
 use rules::machine::Machine;
 use tape::Listener;
 
 use super::loader::{Loader, Modules};
-use super::reach::{self, Reachable};
+use super::reach::{self, Reachable, Stands};
 use super::report::Site;
 use super::select::Chosen;
 use crate::Error;
+use crate::crash::{self, CrashReport, Witness};
 use crate::meta::Meta;
 use crate::moment;
 use crate::replay::Audience;
@@ -36,6 +37,8 @@ pub(crate) struct Watched {
     pub(crate) steps: u64,
     /// What was not followed, and why.
     pub(crate) lacks: Vec<String>,
+    /// What the program died of.
+    pub(super) crash: Option<CrashReport>,
     /// What could be found where the program was about to end, if that has been looked at.
     pub(super) ending: Option<Ending>,
     /// Executable mappings, and what they say: of the moment that was looked at last.
@@ -68,7 +71,7 @@ pub(crate) struct How {
 
 /// How a run came out.
 enum Heard {
-    Ended(End),
+    Ended,
     /// The machine has seen enough.
     Enough,
     /// Somebody wants an end to it.
@@ -86,6 +89,8 @@ struct Listened {
 /// An access that the guest died of.
 struct Fatal {
     pc: u64,
+    /// The instruction that made it was executed: a call, and what could not be read is the code that it leads to.
+    before: bool,
     address: u64,
     size: u64,
     writes: bool,
@@ -109,6 +114,8 @@ impl Watched {
         let user = heeding(how.heeds_signals);
         let mut replay = open(folder, &user, how.heeds_signals).map_err(wrong)?;
         let interrupt = replay.interrupter();
+        let (witness, deadly) = (Witness::default(), Deadly::default());
+        replay.on_crash(deadly.seen_with(witness.look(name)));
         let mut loader = Loader::new(chosen);
         let machine = machine(chosen, how, &loader, &interrupt)?;
         let of = meta.figures.as_ref().map(|f| f.steps);
@@ -129,13 +136,8 @@ impl Watched {
         .map_err(wrong)?;
         match heard {
             Heard::Interrupted => return Err(Error::Interrupted),
-            Heard::Ended(End::Killed(signal)) => {
-                let read = |at: u64, buf: &mut [u8]| replay.read(at, buf);
-                for f in fatal(signal, &replay.regs(), &read) {
-                    f.tell(&mut machine);
-                }
-            }
-            _ => {}
+            Heard::Ended => deadly.tell(&mut machine),
+            Heard::Enough => {}
         }
         // The machine may have asked for an end; that was about the tape.
         interrupt.store(user.load(Ordering::Relaxed), Ordering::Relaxed);
@@ -147,6 +149,7 @@ impl Watched {
             program: loader.program(),
             lacks: loader.take_lacks(),
             steps,
+            crash: witness.report(folder),
             ending,
             there: None,
             heeds_signals: how.heeds_signals,
@@ -165,14 +168,8 @@ impl Watched {
         let interrupt: Arc<AtomicBool> = Arc::default();
         let mut loader = Loader::new(chosen);
         let machine = machine(chosen, how, &loader, &interrupt)?;
-        let deadly: Rc<RefCell<Vec<Fatal>>> = Rc::default();
-        let dying = {
-            let deadly = deadly.clone();
-            move |crash: &guest::Crash<'_>| {
-                let read = |at: u64, buf: &mut [u8]| crash.read(at, buf);
-                *deadly.borrow_mut() = fatal(crash.signal, &crash.regs, &read);
-            }
-        };
+        let deadly = Deadly::default();
+        let dying = deadly.seen_with(|_| ());
         // Signals to the tool are the guest's matter as long as it runs.
         let user: Arc<AtomicBool> = Arc::default();
         let mut seen = None;
@@ -184,17 +181,15 @@ impl Watched {
             Ok(())
         };
         let surroundings = Surroundings::default();
-        let done = run::run_as(store, program, &surroundings, Some(stuck), watch, dying)?;
+        let mut done = run::run_as(store, program, &surroundings, Some(stuck), watch, dying)?;
         let Listened {
             heard,
             ending,
             steps,
             mut machine,
         } = seen.expect("the program has run");
-        if matches!(heard, Heard::Ended(_)) {
-            for f in deadly.take() {
-                f.tell(&mut machine);
-            }
+        if matches!(heard, Heard::Ended) {
+            deadly.tell(&mut machine);
         }
         let watched = Watched {
             name: done.recording.0.clone(),
@@ -204,6 +199,7 @@ impl Watched {
             program: loader.program(),
             lacks: loader.take_lacks(),
             steps,
+            crash: done.crash.take(),
             ending,
             there: None,
             heeds_signals: how.heeds_signals,
@@ -359,7 +355,7 @@ fn listen(
             ..Until::default()
         };
         match guest.run(&until)? {
-            Halt::Ended(end) => break Heard::Ended(end),
+            Halt::Ended(_) => break Heard::Ended,
             Halt::Interrupted if user.load(Ordering::Relaxed) => break Heard::Interrupted,
             Halt::Interrupted => break Heard::Enough,
             Halt::Stop(n) => {
@@ -387,7 +383,13 @@ fn look_at_end(guest: &mut dyn Guest, step: u64) -> Result<Ending, guest::Error>
     let mut lost = false;
     guest.with_listener(&mut |guest, listener| {
         let machine = taken_back(listener);
-        found = reach::reachable(guest, &machine.heap, step, true, &AtomicBool::new(false));
+        found = reach::reachable(
+            guest,
+            &machine.heap,
+            step,
+            Stands::Ends,
+            &AtomicBool::new(false),
+        );
         lost = found.as_ref().is_ok_and(|f| f.lacks_some(&machine.heap));
         machine
     })?;
@@ -406,26 +408,53 @@ fn look_at_end(guest: &mut dyn Guest, step: u64) -> Result<Ending, guest::Error>
     })
 }
 
-impl Fatal {
+/// What the guest died of, as far as rules are about that.
+#[derive(Clone, Default)]
+struct Deadly(Rc<RefCell<Vec<Fatal>>>);
+
+impl Deadly {
+    /// Looks when the guest dies, and has somebody else look too.
+    fn seen_with(
+        &self,
+        mut look: impl FnMut(&guest::Crash<'_>) + 'static,
+    ) -> impl FnMut(&guest::Crash<'_>) + 'static {
+        let seen = self.0.clone();
+        move |crash| {
+            *seen.borrow_mut() = fatal(crash);
+            look(crash);
+        }
+    }
+
     fn tell(&self, machine: &mut Machine) {
-        machine.fatal_access(self.pc, self.address, self.size, self.writes, self.register);
+        for f in self.0.take() {
+            let step = machine.step() - u64::from(f.before);
+            machine.fatal_access((f.pc, step), f.address, f.size, f.writes, f.register);
+        }
     }
 }
 
 /// The accesses that a guest may have died of, which are not on the tape.
-fn fatal(
-    signal: i32,
-    regs: &guest::UserRegs,
-    guest: &dyn Fn(u64, &mut [u8]) -> usize,
-) -> Vec<Fatal> {
+fn fatal(crash: &guest::Crash<'_>) -> Vec<Fatal> {
+    let (regs, guest) = (&crash.regs, |at: u64, buf: &mut [u8]| crash.read(at, buf));
     let mut out = Vec::new();
-    if ![nix::libc::SIGSEGV, nix::libc::SIGBUS].contains(&signal) {
+    if ![nix::libc::SIGSEGV, nix::libc::SIGBUS].contains(&crash.signal) {
         return out;
     }
     let mut bytes = [0; 15];
     let n = guest(regs.rip, &mut bytes);
+    if n == 0 {
+        out.extend(crash::astray(crash).map(|call| Fatal {
+            pc: call.ip(),
+            before: true,
+            address: regs.rip,
+            size: 1,
+            writes: false,
+            register: register_called(&call),
+        }));
+        return out;
+    }
     let decoded = iced_x86::Decoder::with_ip(64, &bytes[..n], regs.rip, 0).decode();
-    if n == 0 || decoded.is_invalid() {
+    if decoded.is_invalid() {
         return out;
     }
     let read = |r: image::effects::RegRange| crate::trace::register_of(regs, r);
@@ -447,6 +476,7 @@ fn fatal(
         }
         out.push(Fatal {
             pc: regs.rip,
+            before: false,
             address: at,
             size,
             writes: access.writes,
@@ -454,6 +484,12 @@ fn fatal(
         });
     }
     out
+}
+
+/// The register that a call goes by, by number.
+fn register_called(call: &iced_x86::Instruction) -> Option<u8> {
+    let register = call.op0_register();
+    register.is_gpr64().then(|| register.number() as u8)
 }
 
 fn stack_of(guest: &mut dyn Guest) -> Result<Option<(u64, u64)>, guest::Error> {

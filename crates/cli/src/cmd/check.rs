@@ -48,9 +48,8 @@ pub(crate) fn check(case: &Case, args: &CheckArgs, paint: Paint) -> Result<Exit>
     if args.report.stats {
         say(&render::check_stats(&report.figures));
     }
-    Ok(if report.faults.is_empty() {
-        Exit::OK
-    } else {
-        Exit::FAULT
+    Ok(match report.is_fault() {
+        true => Exit::FAULT,
+        false => Exit::OK,
     })
 }

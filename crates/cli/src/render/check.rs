@@ -36,8 +36,10 @@ pub(crate) fn check(report: &CheckReport, paint: Paint) -> String {
             report.rules.len(),
             number(report.figures.steps)
         );
-        if !matches!(report.ended, case::Ended::Exited { .. }) {
-            out += &super::ended(&report.recording, &report.ended);
+        match &report.crash {
+            Some(crash) => out += &super::crash(crash, false, paint),
+            None if matches!(report.ended, case::Ended::Exited { .. }) => {}
+            None => out += &super::ended(&report.recording, &report.ended),
         }
     }
     for fault in &report.faults {

@@ -1,6 +1,7 @@
 //! A folder of its own for each test, guests built into it, and the real binary.
 #![allow(dead_code)]
 
+pub(crate) mod faults;
 pub(crate) mod gdb;
 
 use std::fs;

@@ -297,7 +297,7 @@ impl Machine {
     /// The access at which the guest was stopped for good, or a handler was called.
     pub fn fatal_access(
         &mut self,
-        pc: u64,
+        (pc, step): (u64, u64),
         address: u64,
         size: u64,
         write: bool,
@@ -315,7 +315,7 @@ impl Machine {
         };
         let lenient = std::mem::take(&mut self.now.lenient);
         let from = if from == DIFFERENCE { NONE } else { from };
-        self.judge(pc, self.step, from, what, register);
+        self.judge(pc, step, from, what, register);
         self.now.lenient = lenient;
     }
 

@@ -1,0 +1,50 @@
+//! How programs end under `wherefore check`: what they die of, and what they leave behind.
+
+mod harness;
+
+use harness::Place;
+use harness::faults::{chain_lines, check, mark};
+
+/// What the allocator notes of free memory is no pointer that the program has.
+#[test]
+fn blocks_that_only_the_allocator_knows_are_leaked() {
+    for fault in check(
+        "leaks_of_all_sizes.c",
+        "definite_leak",
+        Some("definitely lost: 20,100 bytes in 200 blocks"),
+    ) {
+        assert_eq!(fault["leaks"][0]["bytes"], 20_100);
+        assert_eq!(fault["leaks"][0]["blocks"], 200);
+    }
+}
+
+#[test]
+fn calls_of_nothing() {
+    for fault in check(
+        "null_call.c",
+        "null_deref",
+        Some("Jump to the invalid address"),
+    ) {
+        assert!(chain_lines(&fault["chains"][0]).contains(&mark("null_call.c", "cause")));
+    }
+}
+
+/// A program that no rule says anything of, but that dies of a fault, is not one in which nothing is wrong.
+#[test]
+fn a_crash_is_a_fault() {
+    let p = Place::new();
+    let program = p.guest("crash/divide.c", &["-O0"]);
+    let program = program.to_str().expect("a path");
+    let ran = p.say(&["check", "--", program]);
+    ran.says("found no fault")
+        .says("SIGFPE")
+        .says("divided an integer by zero")
+        .exits(1);
+    let again = p.say(&["check"]);
+    again.says("divided an integer by zero").exits(1);
+    let report = p.say(&["check", "--json"]);
+    report.exits(1);
+    let report: serde_json::Value = serde_json::from_str(&report.err).expect("a report");
+    assert_eq!(report["crash"]["signal"]["name"], "SIGFPE");
+    assert_eq!(report["faults"].as_array().map(Vec::len), Some(0));
+}
