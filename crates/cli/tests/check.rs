@@ -39,6 +39,11 @@ fn overflow() {
 }
 
 #[test]
+fn overflow_in_a_function_in_a_function() {
+    check("inner_function.c", "heap_overflow", Some("Invalid write"));
+}
+
+#[test]
 fn overflow_into_a_neighbour() {
     check("neighbour.c", "heap_overflow", None);
 }

@@ -256,12 +256,18 @@ impl Debug {
             if let Some(value) = entry.attr_value(name) {
                 return Some((die.unit, value));
             }
-            let next = entry
-                .attr_value(gimli::DW_AT_abstract_origin)
-                .or_else(|| entry.attr_value(gimli::DW_AT_specification))?;
-            die = self.resolve(die.unit, &next)?;
+            die = self.origin(die)?;
         }
         None
+    }
+
+    /// The entry that another is an instance or the definition of.
+    pub(crate) fn origin<'a>(&'a self, die: Die<'a>) -> Option<Die<'a>> {
+        let entry = die.entry()?;
+        let origin = entry
+            .attr_value(gimli::DW_AT_abstract_origin)
+            .or_else(|| entry.attr_value(gimli::DW_AT_specification))?;
+        self.resolve(die.unit, &origin)
     }
 
     pub(crate) fn string<'a>(&'a self, die: Die<'a>, name: gimli::DwAt) -> Option<String> {
@@ -281,11 +287,7 @@ impl Debug {
         let name = self.string(die, gimli::DW_AT_name)?;
         let mut declaration = die;
         for _ in 0..LONGEST_CHAIN {
-            let entry = declaration.entry()?;
-            let next = entry
-                .attr_value(gimli::DW_AT_abstract_origin)
-                .or_else(|| entry.attr_value(gimli::DW_AT_specification));
-            match next.and_then(|value| self.resolve(declaration.unit, &value)) {
+            match self.origin(declaration) {
                 Some(next) => declaration = next,
                 None => break,
             }

@@ -42,7 +42,8 @@ impl Program {
     /// in scope. In optimised code a place may be used for one variable after the other, and a pointer is made
     /// before the scope of its variable begins: there it is those of the outermost scope with which no variable
     /// of an inner scope or inlined function shares memory. Temporary objects have no names, and the memory of a
-    /// variable may be theirs until it is declared: it counts from that line on.
+    /// variable may be theirs until it is declared: it counts from that line on. A function that has functions inside of
+    /// it keeps the variables that these use in one block without a name, and hands out pointers to that: it has none.
     pub fn frame_extents(&self, frame: &RawFrame, memory: &dyn Memory) -> Vec<Extent> {
         let Some(view) = View::new(self, frame, memory) else {
             return Vec::new();
@@ -51,6 +52,10 @@ impl Program {
         let Some(function) = located.last() else {
             return Vec::new();
         };
+        let outermost = function.scopes.first().map(|s| view.die(s.die));
+        if outermost.is_some_and(|scope| has_inner_functions(&view, scope)) {
+            return Vec::new();
+        }
         let root = Die {
             unit: view.unit,
             offset: view.unit.unit.header.root_offset(),
@@ -62,10 +67,9 @@ impl Program {
         });
         let (mut own, mut inner) = (Vec::new(), Vec::new());
         let mut scopes: Vec<Die<'_>> = match optimised {
-            true => function.scopes.first(),
+            true => outermost,
             false => None,
         }
-        .map(|s| view.die(s.die))
         .into_iter()
         .collect();
         match scopes.first() {
@@ -114,6 +118,19 @@ impl Extent {
         self.begin < other.begin.saturating_add(other.size)
             && other.begin < self.begin.saturating_add(self.size)
     }
+}
+
+/// There are functions inside of a function, as GNU C knows them. Types that are declared in a function, and what
+/// belongs to them, are something else.
+fn has_inner_functions(view: &View<'_>, scope: Die<'_>) -> bool {
+    let of = |die: Die<'_>| {
+        let children = view.debug.children(die);
+        children.iter().any(|c| {
+            let only_declared = c.attr_value(gimli::DW_AT_declaration).is_some();
+            c.tag() == gimli::DW_TAG_subprogram && !only_declared
+        })
+    };
+    of(scope) || view.debug.origin(scope).is_some_and(of)
 }
 
 /// The variables of one scope that are wanted and in memory, whole.
