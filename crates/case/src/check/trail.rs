@@ -21,6 +21,8 @@ use super::chain::Start;
 /// Trails that are followed at a time: of pointers, and of values.
 const MOST_POINTERS: usize = 4;
 const MOST_VALUES: usize = 1 << 16;
+/// A frame does not reach further down.
+const STACK: u64 = 8 << 20;
 /// Bytes of a cell, by which trails that want memory are found.
 const CELL: u64 = 8;
 
@@ -383,12 +385,14 @@ impl<'a> Walk<'a> {
                 else {
                     continue;
                 };
-                let writer = s.effects.transfers.iter().find_map(|x| match x.to {
+                let writers = s.effects.transfers.iter().filter_map(|x| match x.to {
                     Place::Register(to) if to.overlaps(r) => {
                         Some((x, r.at.saturating_sub(to.at), to.len))
                     }
                     _ => None,
                 });
+                // Of flags, some may be constant; these are none that anything depends on.
+                let writer = writers.min_by_key(|(x, ..)| x.from.is_empty());
                 hits.extend(writer.map(|(x, offset, len)| (t, x, (offset, len))));
             }
         }
@@ -493,16 +497,22 @@ impl<'a> Walk<'a> {
             return self.end(id, Origin::Constant);
         }
         let mut list: SmallVec<[Spot; 4]> = SmallVec::new();
-        for source in &t.from {
-            let wide = source.place.len() == Some(8);
-            if !self.values && (is_flags(source.place) || !wide) {
-                continue;
-            }
-            if let Some(spot) = spot(s, source.place, values)
+        let mut consider = |place: Place| {
+            if let Some(spot) = spot(s, place, values)
                 && !list.contains(&spot)
             {
                 list.push(spot);
             }
+        };
+        if self.values {
+            // Of a vector only the lanes that what is wanted was computed from.
+            let lane = if t.lane > 0 { t.lane } else { len.max(1) };
+            let lanes = (offset..offset + len.max(1)).step_by(usize::from(lane));
+            lanes.flat_map(|at| t.sources(at)).for_each(consider);
+        } else {
+            let places = t.from.iter().map(|source| source.place);
+            let pointers = places.filter(|p| !is_flags(*p) && p.len() == Some(8));
+            pointers.for_each(&mut consider);
         }
         let Some((first, rest)) = list.split_first() else {
             return self.end(id, Origin::Computed);
@@ -564,7 +574,8 @@ impl<'a> Walk<'a> {
                 return 0;
             }
             if a < f.slot {
-                return f.call.step;
+                // What is far below is no part of any stack, but a constant or a global variable.
+                return if f.slot - a < STACK { f.call.step } else { 0 };
             }
             frame = f.parent;
         }

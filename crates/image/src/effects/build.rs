@@ -360,18 +360,7 @@ impl Builder<'_> {
         let vector = (0..self.i.op_count()).any(|n| self.register(n).is_vector_register());
         let features = self.i.cpuid_features();
         let integer = matches!(features, [F::AES, ..] | [F::SHA, ..] | [F::GFNI, ..]);
-        let converts = matches!(
-            self.i.mnemonic(),
-            Mnemonic::Cvtss2si
-                | Mnemonic::Cvtsd2si
-                | Mnemonic::Cvttss2si
-                | Mnemonic::Cvttsd2si
-                | Mnemonic::Vcvtss2si
-                | Mnemonic::Vcvtsd2si
-                | Mnemonic::Vcvttss2si
-                | Mnemonic::Vcvttsd2si
-        );
-        vector && !integer || converts
+        vector && !integer
     }
 }
 

@@ -94,7 +94,23 @@ fn chosen(mnemonic: Mnemonic) -> Option<u16> {
     }
 }
 
+/// Bytes of the lowest lane, of what looks at no others and leaves something outside of vectors.
+fn lowest(mnemonic: Mnemonic) -> Option<u16> {
+    use Mnemonic as M;
+    match mnemonic {
+        M::Comiss | M::Vcomiss | M::Ucomiss | M::Vucomiss => Some(4),
+        M::Cvtss2si | M::Vcvtss2si | M::Cvttss2si | M::Vcvttss2si => Some(4),
+        M::Comisd | M::Vcomisd | M::Ucomisd | M::Vucomisd => Some(8),
+        M::Cvtsd2si | M::Vcvtsd2si | M::Cvttsd2si | M::Vcvttsd2si => Some(8),
+        _ => None,
+    }
+}
+
 pub(super) fn instruction(b: &mut Builder<'_>) -> bool {
+    if let Some(size) = lowest(b.i.mnemonic()) {
+        looked_at(b, size);
+        return true;
+    }
     let target = b.register(0);
     let to_vector = target.is_vector_register() || target.is_mm();
     let to_memory = b.i.op_count() > 0 && b.i.op0_kind() == OpKind::Memory;
@@ -212,6 +228,18 @@ fn widen(b: &mut Builder<'_>, to: u16, from: u16) {
         inputs.push(whole(MXCSR_CONTROL));
     }
     b.put(0, to, inputs);
+}
+
+fn looked_at(b: &mut Builder<'_>, size: u16) {
+    let operands = (0..b.i.op_count()).filter(|n| b.reads(*n));
+    let inputs = operands.filter_map(|n| b.operand(n));
+    let mut from: Sources = inputs.map(|p| whole(p.part(0, size))).collect();
+    b.floating(&from.clone());
+    from.push(whole(MXCSR_CONTROL));
+    match b.register(0).is_gpr() {
+        true => b.put(0, 0, from),
+        false => b.flags(&from),
+    }
 }
 
 fn scalar(b: &mut Builder<'_>, lane: u16, source: u16, first: bool) {

@@ -24,7 +24,23 @@ pub(super) fn mix_of(i: &Instruction) -> Mix {
         | M::Movsxd
         | M::Cdqe
         | M::Cwde
-        | M::Cbw => Mix::Any,
+        | M::Cbw
+        | M::Comiss
+        | M::Comisd
+        | M::Ucomiss
+        | M::Ucomisd
+        | M::Vcomiss
+        | M::Vcomisd
+        | M::Vucomiss
+        | M::Vucomisd
+        | M::Cvtss2si
+        | M::Cvtsd2si
+        | M::Cvttss2si
+        | M::Cvttsd2si
+        | M::Vcvtss2si
+        | M::Vcvtsd2si
+        | M::Vcvttss2si
+        | M::Vcvttsd2si => Mix::Any,
         M::Not | M::Xor => Mix::Bytes,
         // One with itself decides whether it is zero.
         M::Test | M::And | M::Or
@@ -41,8 +57,27 @@ pub(super) fn mix_of(i: &Instruction) -> Mix {
     }
 }
 
+/// The instruction does arithmetic on numbers in vector registers. There are hundreds of these, so they are told by the
+/// beginnings of their names. What programs look for zeros in strings with is not among them: comparisons, the smaller of two, and what
+/// is done to single bits.
+pub(super) fn computes_numbers(i: &Instruction) -> bool {
+    const BEGINNINGS: [&str; 22] = [
+        "add", "sub", "mul", "div", "sqrt", "min", "max", "round", "rcp", "rsqrt", "cvt", "fm",
+        "fnm", "hadd", "hsub", "paddb", "paddw", "paddd", "paddq", "psub", "pmul", "pmadd",
+    ];
+    let name = format!("{:?}", i.mnemonic()).to_lowercase();
+    let name = name.strip_prefix('v').unwrap_or(&name);
+    !i.has_op_mask() && BEGINNINGS.iter().any(|b| name.starts_with(b))
+}
+
 pub(super) fn gpr(r: Register) -> Option<u16> {
     r.is_gpr().then(|| r.full_register().number() as u16)
+}
+
+/// A lane comes from lanes of no more than eight bytes, so that what else is in the register does not matter.
+pub(super) fn is_of_lanes(t: &Transfer) -> bool {
+    let short = |p: Place| p.len().is_some_and(|len| len <= 8);
+    t.lane <= 8 && (t.lane > 0 || t.from.iter().all(|s| short(s.place)))
 }
 
 /// A bit for each of `len` bytes from `at` on.
