@@ -39,6 +39,11 @@ fn overflow() {
 }
 
 #[test]
+fn overflow_in_a_frame_that_was_aligned() {
+    check("aligned_frame.c", "heap_overflow", Some("Invalid read"));
+}
+
+#[test]
 fn overflow_in_a_function_in_a_function() {
     check("inner_function.c", "heap_overflow", Some("Invalid write"));
 }

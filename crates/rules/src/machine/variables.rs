@@ -217,6 +217,10 @@ impl Finder<'_> {
             _ => return None,
         };
         let address = from.wrapping_add_signed(displacement);
+        // At its entry, before it aligns the stack, a function notes where the return address is by what is above that.
+        if register == RSP && displacement == 8 && address == base {
+            return None;
+        }
         let list = program.frame_extents(&frame, &NoMemory);
         let (found, before) = at(&list, address)?;
         let name = self.table.number(&found.name)?;
