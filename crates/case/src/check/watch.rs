@@ -12,6 +12,7 @@ use image::effects::{Effects, Size};
 use rules::machine::Machine;
 use tape::Listener;
 
+use super::chain::Stretch;
 use super::loader::{Loader, Modules};
 use super::reach::{self, Reachable};
 use super::report::Site;
@@ -38,6 +39,8 @@ pub(crate) struct Watched {
     pub(crate) lacks: Vec<String>,
     /// What could be found where the program was about to end, if that has been looked at.
     pub(super) ending: Option<Ending>,
+    /// The part of the run in which values were followed last.
+    pub(super) stretch: Option<Stretch>,
     /// Executable mappings, and what they say: of the moment that was looked at last.
     there: Option<(Modules, Rc<Program>)>,
     heeds_signals: bool,
@@ -148,6 +151,7 @@ impl Watched {
             lacks: loader.take_lacks(),
             steps,
             ending,
+            stretch: None,
             there: None,
             heeds_signals: how.heeds_signals,
             user,
@@ -205,6 +209,7 @@ impl Watched {
             lacks: loader.take_lacks(),
             steps,
             ending,
+            stretch: None,
             there: None,
             heeds_signals: how.heeds_signals,
             user: heeding(how.heeds_signals),
