@@ -210,13 +210,17 @@ impl Finder<'_> {
         if !program.has_debug_info(pc) {
             return None;
         }
-        let image::Imagined { frame, base } = program.imagined_frame(pc)?;
+        let imagined = program.imagined_frame(pc)?;
         let from = match register {
             RSP => image::Imagined::STACK,
             RBP => image::Imagined::FRAME,
             _ => return None,
         };
         let address = from.wrapping_add_signed(displacement);
+        if !imagined.holds(address) {
+            return None;
+        }
+        let image::Imagined { frame, base } = imagined;
         let list = program.frame_extents(&frame, &NoMemory);
         let (found, before) = at(&list, address)?;
         let name = self.table.number(&found.name)?;
