@@ -9,7 +9,7 @@ use crate::tally::Tally;
 use crate::{foreign, install, tool};
 use anyhow::Result;
 
-const FOREIGN: [&str; 28] = [
+const FOREIGN: [&str; 39] = [
     "ls -lR",
     "sort by column",
     "awk sums",
@@ -38,6 +38,17 @@ const FOREIGN: [&str; 28] = [
     "sort --parallel",
     "pigz",
     "zstd -T4",
+    "cc1",
+    "as",
+    "objdump",
+    "readelf",
+    "bison",
+    "lua features",
+    "perl features",
+    "php",
+    "python doctest",
+    "sqlite3 features",
+    "tclsh",
 ];
 
 pub(crate) fn run(args: &[String]) -> Result<bool> {

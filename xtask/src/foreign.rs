@@ -4,6 +4,7 @@
 
 mod cases;
 mod corpus;
+mod languages;
 mod threads;
 
 use crate::case::{Case, Children, Fill, Plan};
@@ -36,6 +37,7 @@ pub(crate) fn suite(flags: &Flags, tally: &mut Tally) -> Result<()> {
 pub(crate) fn plans(flags: &Flags) -> Vec<Plan> {
     cases::all()
         .into_iter()
+        .chain(languages::all())
         .chain(threads::all())
         .filter(|sketch| flags.selects(&sketch.full_name()))
         .map(Sketch::plan)

@@ -7,12 +7,14 @@ use crate::tool;
 use std::process::{Command, Stdio};
 
 /// Command and the package it comes in.
-const PROGRAMS: [(&str, &str); 43] = [
+const PROGRAMS: [(&str, &str); 47] = [
     ("autoreconf", "autoconf"),
+    ("as", "binutils"),
     ("automake", "automake"),
     ("awk", "gawk"),
     ("gawk", "gawk"),
     ("bash", "bash"),
+    ("bison", "bison"),
     ("busybox", "busybox-static"),
     ("bzip2", "bzip2"),
     ("curl", "curl"),
@@ -34,11 +36,13 @@ const PROGRAMS: [(&str, &str); 43] = [
     ("node", "nodejs"),
     ("openssl", "openssl"),
     ("perl", "perl"),
+    ("php", "php-cli"),
     ("python3", "python3"),
     ("sed", "sed"),
     ("sort", "coreutils"),
     ("sqlite3", "sqlite3"),
     ("tar", "tar"),
+    ("tclsh", "tcl"),
     ("bc", "bc"),
     ("valgrind", "valgrind"),
     ("vim", "vim"),

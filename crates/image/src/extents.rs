@@ -179,6 +179,13 @@ pub struct Imagined {
 impl Imagined {
     pub const STACK: u64 = 0x7000_0000_0000;
     pub const FRAME: u64 = 0x7100_0000_0000;
+
+    /// Whether an address was reckoned from the register from which the frame's base was. Only then is it in the frame.
+    /// In a function without a frame pointer that register holds anything, such as a pointer to what a variable was read
+    /// from and still equals: debuggers are told to look there.
+    pub fn holds(&self, address: u64) -> bool {
+        self.base.abs_diff(address) < (Imagined::FRAME - Imagined::STACK) / 2
+    }
 }
 
 impl Program {

@@ -60,11 +60,43 @@ pub(crate) struct Start {
     pub(crate) block: BlockId,
 }
 
-pub(crate) fn chains(w: &mut Watched, starts: &[Start]) -> Result<Vec<Chain>, Error> {
+/// A part of the run with all that it did: from the first step to before the last.
+pub(super) struct Stretch {
+    first: u64,
+    last: u64,
+    roll: Box<Roll>,
+}
+
+/// The chains that begin at `starts`. Others will be asked for at `later`, which are steps in ascending order.
+pub(crate) fn chains(
+    w: &mut Watched,
+    starts: &[Start],
+    later: &[u64],
+) -> Result<Vec<Chain>, Error> {
     let Some(last) = starts.iter().map(|s| s.step).max() else {
         return Ok(Vec::new());
     };
     let first = last.saturating_sub(WINDOW);
+    let known = w.stretch.take();
+    let stretch = match known.filter(|s| s.first <= first && last <= s.last) {
+        Some(stretch) => stretch,
+        None => {
+            // With every fault on a tape of its own, a hundred of them would cost a hundred replays.
+            let near = later.iter().take_while(|s| **s <= last + WINDOW);
+            let last = near.last().map_or(last, |s| last.max(*s));
+            record(w, first, last)?
+        }
+    };
+    let mut out = Vec::new();
+    for start in starts {
+        let trail = Walk::new(start, &stretch.roll, &w.machine.heap).run();
+        out.push(describe(w, start, trail)?);
+    }
+    w.stretch = Some(stretch);
+    Ok(out)
+}
+
+fn record(w: &mut Watched, first: u64, last: u64) -> Result<Stretch, Error> {
     w.goto(first)?;
     let replay = w.replay()?;
     let roll = replay
@@ -72,16 +104,11 @@ pub(crate) fn chains(w: &mut Watched, starts: &[Start]) -> Result<Vec<Chain>, Er
         .and_then(|()| replay.run(&Until::step(last)))
         .and_then(|_| replay.end_tape());
     let roll = roll.map_err(|e| w.wrong(e))?;
-    let roll = roll
-        .into_any()
-        .downcast::<Roll>()
-        .expect("the listener that was given");
-    let mut out = Vec::new();
-    for start in starts {
-        let trail = Walk::new(start, &roll, &w.machine.heap).run();
-        out.push(describe(w, start, trail)?);
-    }
-    Ok(out)
+    let roll = roll.into_any().downcast::<Roll>();
+    let roll = roll.expect("the listener that was given");
+    // An interrupted one lacks its end.
+    w.go_on()?;
+    Ok(Stretch { first, last, roll })
 }
 
 /// The chain as the user sees it.

@@ -1,6 +1,6 @@
 //! Which functions there are, while modules are loaded.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
@@ -21,6 +21,9 @@ const CLOSE: u64 = 3;
 /// Functions that are chosen when the program starts, of which it is awaited. A recorded guest can be stopped at half
 /// of the places of a guest.
 const MOST_CHOSEN: usize = 200;
+
+/// How the name of a function begins that Memcheck calls in place of another one. A number follows, and which one.
+const REPLACEMENT: &str = "_vgr";
 
 /// Executable mappings: where, and of which file.
 pub(super) type Modules = Vec<(u64, PathBuf)>;
@@ -197,9 +200,16 @@ impl Loader {
             let role = self.wanted.get(name).cloned();
             role.filter(|_| !left_out.iter().any(|l| l == name))
         };
-        let found = program.functions_named(|name| {
-            role(name).is_some() || self.patterns.iter().any(|p| p.matches(name))
+        let noted = |name: &str| self.patterns.iter().any(|p| p.matches(name));
+        let mut found = program.functions_named(|name| {
+            role(name).is_some() || noted(name) || name.starts_with(REPLACEMENT)
         });
+        let replaced: HashSet<String> = found.iter().filter_map(|f| replaced(&f.name)).collect();
+        if !replaced.is_empty() {
+            let unknown = |name: &str| role(name).is_none() && !noted(name);
+            found.extend(program.functions_named(|n| replaced.contains(n) && unknown(n)));
+        }
+        found.retain(|f| !f.name.starts_with(REPLACEMENT));
         let mut codebase = self
             .codebase
             .lock()
@@ -210,7 +220,11 @@ impl Loader {
         self.main = None;
         let mut entries = Vec::new();
         for f in found {
-            let role = role(&f.name).unwrap_or(Role::Noted);
+            let other = match replaced.contains(&f.name) {
+                true => Role::Replaced,
+                false => Role::Noted,
+            };
+            let role = role(&f.name).unwrap_or(other);
             match role {
                 Role::Ends => self.exits.push(f.entry),
                 _ if f.name == "main" && self.back.is_none() => self.main = Some(f.entry),
@@ -326,6 +340,15 @@ impl Loader {
         guest.probe(probes);
         Ok(())
     }
+}
+
+/// The function of the program that a function with this name is to replace.
+fn replaced(name: &str) -> Option<String> {
+    let (number, which) = name.strip_prefix(REPLACEMENT)?.split_at_checked(5)?;
+    // `ZU`: the name is as it is. `NONE`: it is in a file that is no library.
+    let which = which.strip_prefix("ZU_NONE_")?;
+    let numbered = number.bytes().all(|b| b.is_ascii_digit());
+    numbered.then(|| which.to_owned())
 }
 
 /// Where the function that the guest stands at the beginning of will return to.

@@ -94,14 +94,36 @@ pub struct LeakedBlocks {
     pub allocated: Site,
 }
 
+/// What is told of.
+struct Found {
+    suspect: Suspect,
+    /// Of leaks: the blocks.
+    culprits: Vec<BlockId>,
+    /// Where it is, if that has been looked at.
+    at: Option<Site>,
+}
+
 pub(crate) fn faults(
     w: &mut Watched,
     chosen: &Chosen,
     request: &CheckRequest,
 ) -> Result<Vec<Fault>, Error> {
+    let found = found(w, chosen, request)?;
+    // The tape that shows the way of one value shows that of the next.
+    let steps: Vec<u64> = found.iter().map(|f| f.suspect.step).collect();
+    let mut out = Vec::new();
+    for f in found {
+        let rule = &chosen.rules[f.suspect.rule];
+        out.push(fault(w, rule, f, &steps, request)?);
+    }
+    Ok(out)
+}
+
+/// The suspects that are faults, each once.
+fn found(w: &mut Watched, chosen: &Chosen, request: &CheckRequest) -> Result<Vec<Found>, Error> {
     let mut suspects = std::mem::take(&mut w.machine.suspects);
     suspects.sort_by_key(|s| (s.step, s.rule));
-    let mut out: Vec<Fault> = Vec::new();
+    let mut out: Vec<Found> = Vec::new();
     let mut told = HashSet::new();
     for mut s in suspects {
         let rule = &chosen.rules[s.rule];
@@ -146,11 +168,16 @@ pub(crate) fn faults(
             continue;
         }
         // The same place under another rule is the same fault.
-        if out.iter().any(|f| f.step == s.step && culprits.is_empty()) {
+        if out
+            .iter()
+            .any(|f| f.suspect.step == s.step && culprits.is_empty())
+        {
             continue;
         }
+        let mut at = None;
         if culprits.is_empty() {
-            let frames = site(w, s.step)?.stack.frames;
+            let site = site(w, s.step)?;
+            let frames = &site.stack.frames;
             let calls = matches!(s.what, Redex::Call { .. } | Redex::Return { .. });
             let place = match frames.iter().find(|f| f.own) {
                 // Calls are the same fault if they come the same way.
@@ -162,8 +189,13 @@ pub(crate) fn faults(
             if !told.insert((s.rule, place)) {
                 continue;
             }
+            at = Some(site);
         }
-        out.push(fault(w, rule, &s, &culprits, request)?);
+        out.push(Found {
+            suspect: s,
+            culprits,
+            at,
+        });
         if !request.all {
             break;
         }
@@ -215,18 +247,18 @@ impl Site {
 fn fault(
     w: &mut Watched,
     rule: &Checked,
-    s: &Suspect,
-    culprits: &[BlockId],
+    found: Found,
+    steps: &[u64],
     request: &CheckRequest,
 ) -> Result<Fault, Error> {
-    // First, since the guest often stands there.
+    let s = &found.suspect;
     let ending = w.ending.as_ref().filter(|e| e.step == s.step);
-    let at = match ending.and_then(|e| e.site.clone()) {
+    let at = match found.at.or(ending.and_then(|e| e.site.clone())) {
         Some(site) => site,
         None => site(w, s.step)?,
     };
     let block = block_of(w, s, rule);
-    let (leaks, further_leaks) = leaks(w, culprits)?;
+    let (leaks, further_leaks) = leaks(w, &found.culprits)?;
     let mut block_report = match block {
         Some(id) if leaks.is_empty() => Some(describe(w, id, address(s), s.step)?),
         _ => None,
@@ -245,7 +277,7 @@ fn fault(
     let mut chains = Vec::new();
     if !request.no_chains {
         let starts = starts(w, rule, s);
-        chains = chain::chains(w, &starts)?;
+        chains = chain::chains(w, &starts, steps)?;
     }
     if block_report.is_none()
         && let Some((a, _)) = chains.iter().find_map(|c| c.unwritten)

@@ -12,6 +12,7 @@ use image::effects::{Effects, Size};
 use rules::machine::Machine;
 use tape::Listener;
 
+use super::chain::Stretch;
 use super::loader::{Loader, Modules};
 use super::reach::{self, Reachable, Stands};
 use super::report::Site;
@@ -41,6 +42,8 @@ pub(crate) struct Watched {
     pub(super) crash: Option<CrashReport>,
     /// What could be found where the program was about to end, if that has been looked at.
     pub(super) ending: Option<Ending>,
+    /// The part of the run in which values were followed last.
+    pub(super) stretch: Option<Stretch>,
     /// Executable mappings, and what they say: of the moment that was looked at last.
     there: Option<(Modules, Rc<Program>)>,
     heeds_signals: bool,
@@ -151,6 +154,7 @@ impl Watched {
             steps,
             crash: witness.report(folder),
             ending,
+            stretch: None,
             there: None,
             heeds_signals: how.heeds_signals,
             user,
@@ -201,6 +205,7 @@ impl Watched {
             steps,
             crash: done.crash.take(),
             ending,
+            stretch: None,
             there: None,
             heeds_signals: how.heeds_signals,
             user: heeding(how.heeds_signals),

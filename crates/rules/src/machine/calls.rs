@@ -374,6 +374,7 @@ impl Machine {
             }
             Role::Release { .. } | Role::Inside => from = Some(NONE),
             Role::Touches(m) => from = self.modelled(&m, a, result),
+            Role::Replaced => from = Some(self.now.registers.units[0].from()),
             Role::Ends | Role::Noted => {}
         }
         if let Some(from) = from {

@@ -210,7 +210,7 @@ impl Finder<'_> {
         if !program.has_debug_info(pc) {
             return None;
         }
-        let image::Imagined { frame, base } = program.imagined_frame(pc)?;
+        let imagined = program.imagined_frame(pc)?;
         let from = match register {
             RSP => image::Imagined::STACK,
             RBP => image::Imagined::FRAME,
@@ -218,9 +218,13 @@ impl Finder<'_> {
         };
         let address = from.wrapping_add_signed(displacement);
         // At its entry, before it aligns the stack, a function notes where the return address is by what is above that.
-        if register == RSP && displacement == 8 && address == base {
+        if register == RSP && displacement == 8 && address == imagined.base {
             return None;
         }
+        if !imagined.holds(address) {
+            return None;
+        }
+        let image::Imagined { frame, base } = imagined;
         let list = program.frame_extents(&frame, &NoMemory);
         let (found, before) = at(&list, address)?;
         let name = self.table.number(&found.name)?;
