@@ -103,15 +103,13 @@ pub(super) struct Walk<'a> {
     blocks: BTreeMap<u64, BlockId>,
     /// Integers too, not only pointers.
     values: bool,
+    /// It is known which function the walk begins in.
+    begun: bool,
     stretches: Vec<(u64, u64)>,
 }
 
 impl<'a> Walk<'a> {
     pub(super) fn new(start: &'a Start, roll: &'a Roll, heap: &'a Heap) -> Self {
-        let want = match start.register {
-            Some(r) => Spot::Register(RegRange::general(u16::from(r))),
-            None => Spot::Register(effects::ARITHMETIC),
-        };
         let known = start.block > DIFFERENCE;
         let all = heap.all().filter(|(id, _)| heap.lives(*id, start.step));
         let blocks = match start.any {
@@ -137,9 +135,10 @@ impl<'a> Walk<'a> {
             },
             blocks,
             values: start.any,
+            begun: false,
             stretches: Vec::new(),
         };
-        walk.add(want, None, 0);
+        walk.add(start.at, None, 0);
         walk
     }
 
@@ -259,6 +258,14 @@ impl<'a> Walk<'a> {
                 let plan = view.codes().plan(record.shape);
                 let executed = view.codes().shape(record.shape).executed as usize;
                 let same = item.thread == self.start.thread;
+                if same && !self.begun {
+                    self.begun = true;
+                    let late = (self.start.step - item.step).min(executed as u64) as usize;
+                    let frame = plan.frame_at(late - 1, item.frame, record.first_frame);
+                    if let Some(first) = self.first() {
+                        self.aim(first, self.start.at, (view, frame));
+                    }
+                }
                 let wanted = |t: &TrailId| match &self.trails[*t as usize] {
                     Some(Open {
                         want: Spot::Register(r),
@@ -383,12 +390,18 @@ impl<'a> Walk<'a> {
                 else {
                     continue;
                 };
-                let writer = s.effects.transfers.iter().find_map(|x| match x.to {
+                let transfers = s.effects.transfers.iter();
+                let mut writers = transfers.filter_map(|x| match x.to {
                     Place::Register(to) if to.overlaps(r) => {
                         Some((x, r.at.saturating_sub(to.at), to.len))
                     }
                     _ => None,
                 });
+                let first = writers.next();
+                // Of flags some may be constants, of which nobody asks where they came from.
+                let telling = writers.find(|w| !w.0.from.is_empty());
+                let constant = first.is_some_and(|w| w.0.from.is_empty());
+                let writer = if constant { telling.or(first) } else { first };
                 hits.extend(writer.map(|(x, offset, len)| (t, x, (offset, len))));
             }
         }

@@ -564,7 +564,7 @@ impl Maker<'_> {
             kept = self.arithmetic(i, t, to);
         }
         if self.trackers.unwritten && (general || mask_is_flags(t)) {
-            // What a library computes counts as known.
+            // What the loader computes counts as known.
             let mix = match mix_of(i) {
                 _ if !self.judged => Mix::Never,
                 // The flags are of all of them.
