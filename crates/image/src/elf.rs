@@ -42,6 +42,7 @@ pub(crate) struct Segment {
     pub(crate) vaddr: u64,
     pub(crate) memory_size: u64,
     pub(crate) executable: bool,
+    pub(crate) writable: bool,
 }
 
 impl Segment {
@@ -240,6 +241,13 @@ impl Elf {
         self.range(offset, size)
     }
 
+    /// Up to so many bytes that the program cannot change, by the address they are mapped at.
+    pub(crate) fn constant(&self, vaddr: u64, most: usize) -> Option<Vec<u8>> {
+        let segment = self.segments.iter().find(|s| s.contains(vaddr))?;
+        let bytes = self.at_vaddr(vaddr).filter(|_| !segment.writable)?;
+        Some(bytes.bytes()[..bytes.len().min(most)].to_vec())
+    }
+
     /// The address of `.eh_frame_hdr` according to the program headers.
     pub(crate) fn eh_frame_hdr_segment(&self) -> Option<u64> {
         let header = elf::FileHeader64::<LittleEndianObject>::parse(&*self.data).ok()?;
@@ -362,6 +370,7 @@ pub(crate) fn segments_of(data: &[u8]) -> Result<Vec<Segment>, String> {
             vaddr: h.p_vaddr(endian),
             memory_size: h.p_memsz(endian),
             executable: h.p_flags(endian).0 & elf::PF_X.0 != 0,
+            writable: h.p_flags(endian).0 & elf::PF_W.0 != 0,
         })
         .collect())
 }

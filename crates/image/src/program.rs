@@ -272,6 +272,13 @@ impl Program {
             .collect()
     }
 
+    /// Up to so many bytes of the file at this address, if the program cannot change them.
+    pub fn constant(&self, address: u64, most: usize) -> Option<Vec<u8>> {
+        let module = self.module_at(address)?;
+        let elf = module.contents.elf()?;
+        elf.constant(module.vaddr(address), most)
+    }
+
     /// Whether the file at this address has debug information, here or in a separate file.
     pub fn has_debug_info(&self, pc: u64) -> bool {
         self.module_at(pc)

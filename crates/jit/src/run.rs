@@ -222,7 +222,7 @@ pub trait Keeper {
 
     /// The function that the registers tell of is entered, so many instructions after the code began. True if nothing
     /// inside of it is looked at. Otherwise nothing was done.
-    fn enters(&mut self, registers: &mut Registers, steps: u64) -> bool;
+    fn enters(&mut self, registers: &mut Registers, memory: &Shadow, steps: u64) -> bool;
 
     /// A function returns, as the registers tell, which is of interest: whether it was inside of one that is not looked
     /// into that it returned to. None if nothing was done.
@@ -428,7 +428,7 @@ impl Code {
                         keeper.variable(registers.address, registers.asked, steps);
                 }
                 ENTER => {
-                    let known = keeper.enters(registers, steps);
+                    let known = keeper.enters(registers, memory, steps);
                     registers.answer = Cell(u64::from(!known));
                     if known {
                         registers.table = self.closed.as_ptr();

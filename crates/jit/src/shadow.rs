@@ -251,6 +251,30 @@ impl Shadow {
         }
     }
 
+    /// All bytes of a stretch count as written. Where pointers in it came from is known as before.
+    pub fn settle(&mut self, address: u64, len: u64) {
+        let end = address.saturating_add(len).min(1 << 47);
+        let mut at = address;
+        while at < end {
+            if at & 7 != 0 || end - at < 8 {
+                let n = (8 - (at & 7)).min(end - at);
+                let mask = (((1u32 << n) - 1) << (at & 7)) as u8;
+                let mut cell = self.cell(at);
+                cell.set_unwritten(cell.unwritten() & !mask);
+                self.set_cell(at, cell);
+                at += n;
+                continue;
+            }
+            let stop = (at | (LARGE - 1)).saturating_add(1).min(end & !7);
+            for cells in self.run_mut(at, stop - at).chunks_mut(PAGE) {
+                if cells.iter().any(|c| *c & 0xff != 0) {
+                    cells.iter_mut().for_each(|c| *c &= !0xff);
+                }
+            }
+            at = stop;
+        }
+    }
+
     /// Nothing is known of much memory.
     #[cold]
     fn give_back(&mut self, address: u64, end: u64) {
@@ -333,17 +357,32 @@ impl Shadow {
     }
 
     /// All bytes of a stretch were written.
-    fn is_written(&self, address: u64, len: u64) -> bool {
-        let mut at = address;
-        let end = address + len;
-        while at < end {
-            let n = (8 - (at & 7)).min(end - at);
-            if self.load(at, n as u8).unwritten() != 0 {
-                return false;
-            }
-            at += n;
+    #[inline]
+    pub fn is_written(&self, address: u64, len: u64) -> bool {
+        let Some(before) = len.checked_sub(1) else {
+            return true;
+        };
+        let last = address.wrapping_add(before);
+        let (head, tail) = (0xff << (address & 7), 0xff >> (7 - (last & 7)));
+        let (mut at, last) = (address & !7, last & !7);
+        if at == last {
+            return self.cell(at).0 & head & tail & 0xff == 0;
         }
-        true
+        let mut bits = self.cell(at).0 & head | self.cell(last).0 & tail;
+        at = at.wrapping_add(8);
+        while at != last {
+            bits |= self.cell(at).0;
+            at = at.wrapping_add(8);
+        }
+        bits & 0xff == 0
+    }
+
+    /// The first bytes of a stretch that were never written, if there are some, and how many they are.
+    pub fn first_unwritten(&self, address: u64, len: u64) -> Option<(u64, u64)> {
+        let unwritten = |n: &u64| self.load(address.wrapping_add(*n), 1).unwritten() != 0;
+        let first = (0..len).find(unwritten)?;
+        let end = (first..len).find(|n| !unwritten(n)).unwrap_or(len);
+        Some((address.wrapping_add(first), end - first))
     }
 
     /// The same, in pieces that lie in one cell of the source each.
@@ -421,6 +460,44 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn what_was_written_is_told_byte_by_byte() {
+        let mut shadow = Shadow::new().expect("addresses");
+        let base = 3 * LARGE - 40;
+        for begin in base..base + 20 {
+            for len in 0..40 {
+                let end = begin + len;
+                shadow.fill(base - 16, 128, false);
+                let pointer = Cell::new(BlockId(7), 0xff);
+                shadow.set_cell(base, pointer);
+                shadow.fill(begin, len, true);
+                for at in base..base + 64 {
+                    let inside = (begin..end).contains(&at) || at < base + 8;
+                    assert_eq!(
+                        shadow.is_written(at, 1),
+                        !inside,
+                        "{begin:#x} {len} {at:#x}"
+                    );
+                }
+                if len > 0 && begin > base + 8 {
+                    assert_eq!(shadow.first_unwritten(base + 8, 64), Some((begin, len)));
+                    assert!(shadow.is_written(base + 8, begin - base - 8));
+                    assert!(!shadow.is_written(base + 8, begin - base - 7));
+                    assert!(shadow.is_written(end, 30));
+                    assert!(!shadow.is_written(end - 1, 30));
+                }
+                shadow.settle(begin, len);
+                assert!(shadow.is_written(begin, len));
+                shadow.settle(base, 8);
+                assert!(shadow.is_written(base - 8, 80));
+                if begin >= base + 8 || len == 0 {
+                    assert_eq!(shadow.cell(base), Cell::new(BlockId(7), 0));
+                }
+            }
+        }
+        assert!(shadow.is_written(base, 0));
     }
 
     #[test]

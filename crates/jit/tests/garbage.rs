@@ -36,7 +36,7 @@ impl Keeper for Kept {
         (cell, address)
     }
 
-    fn enters(&mut self, registers: &mut Registers, _: u64) -> bool {
+    fn enters(&mut self, registers: &mut Registers, _: &Shadow, _: u64) -> bool {
         self.entered += 1;
         self.bounds.push(Bounds::ANYWHERE);
         registers.slot = registers.call_slot;

@@ -55,8 +55,7 @@ pub(crate) struct Start {
     pub(crate) thread: u32,
     /// It is any value, not only a pointer.
     pub(crate) any: bool,
-    /// A general register; the flags if absent.
-    pub(crate) register: Option<u8>,
+    pub(super) at: Spot,
     pub(crate) block: BlockId,
 }
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use guest::{Guest, Halt, StopAt, Until};
-use image::Program;
+use image::{ModuleInfo, Program};
 use rules::machine::Codebase;
 use rules::machine::functions::{Function, Role, SHARED, known};
 use rules::syntax::Pattern;
@@ -264,15 +264,18 @@ impl Loader {
                 codebase.stubs.insert(stub, n as u16);
             }
         }
-        codebase.library = program
-            .modules()
-            .iter()
-            .filter(|m| {
+        let called = |prefix: &str| -> Vec<(u64, u64)> {
+            let is = |m: &ModuleInfo| {
                 let name = m.name.file_name().unwrap_or_default().to_string_lossy();
-                name.starts_with("libc.so") || name.starts_with("ld-linux")
-            })
-            .map(|m| (m.start, m.end))
-            .collect();
+                name.starts_with(prefix)
+            };
+            let modules = program.modules().into_iter();
+            modules.filter(is).map(|m| (m.start, m.end)).collect()
+        };
+        codebase.loader = called("ld-linux");
+        codebase.library = called("libc.so");
+        let loader = codebase.loader.clone();
+        codebase.library.extend(loader);
         codebase.program = Some(Arc::new(program));
         let probes = codebase.probes();
         drop(codebase);

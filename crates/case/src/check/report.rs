@@ -6,9 +6,10 @@ use std::rc::Rc;
 
 use guest::Guest;
 use image::Program;
+use image::effects::{self, RegRange};
 use rules::eval::{CallEvent, Value};
 use rules::heap::{BlockId, DIFFERENCE, Family, Heap};
-use rules::machine::{Redex, Suspect};
+use rules::machine::{By, Redex, Suspect};
 use rules::term::{Checked, Slot};
 use serde::Serialize;
 
@@ -17,6 +18,7 @@ use super::chain::{self, Chain, Start};
 use super::moved;
 use super::reach::{self, Held, Reachable, Stands};
 use super::select::Chosen;
+use super::trail::Spot;
 use super::watch::Watched;
 use crate::Error;
 use crate::frames::{self, Excerpt, FrameList};
@@ -161,6 +163,9 @@ fn found(w: &mut Watched, chosen: &Chosen, request: &CheckRequest) -> Result<Vec
                 Some(bindings) => s.bindings = bindings,
                 None => continue,
             }
+        }
+        if !is_reached(w, &s)? {
+            continue;
         }
         if let Some(block) = s.stayed
             && moved::is_known(w, block, s.step)?
@@ -326,6 +331,7 @@ fn message(s: &Suspect, leaks: &[LeakedBlocks], further: Amount, detail: &str) -
             format!("an address is computed from {name}")
         }
         Redex::Use { register: None } => "a branch is decided".to_owned(),
+        Redex::Given { what, .. } | Redex::Compared { what, .. } => what.clone(),
         Redex::Call {
             function,
             arguments,
@@ -482,6 +488,27 @@ fn leaks(w: &mut Watched, culprits: &[BlockId]) -> Result<(Vec<LeakedBlocks>, Am
     Ok((list, further))
 }
 
+fn general(register: u8) -> Spot {
+    Spot::Register(RegRange::general(register.into()))
+}
+
+/// Where memory is compared of which some was never written: whether it is the same up to there.
+fn is_reached(w: &mut Watched, s: &Suspect) -> Result<bool, Error> {
+    let Redex::Compared {
+        addresses, before, ..
+    } = s.what
+    else {
+        return Ok(true);
+    };
+    w.goto(s.step)?;
+    let bytes = addresses.map(|at| {
+        let mut out = vec![0; before as usize];
+        let got = w.guest().read(at, &mut out);
+        (got == out.len()).then_some(out)
+    });
+    Ok(bytes[0].is_some() && bytes[0] == bytes[1])
+}
+
 /// Where the chains of a rule begin.
 fn starts(w: &Watched, rule: &Checked, s: &Suspect) -> Vec<Start> {
     const ARGUMENTS: [u8; 6] = [7, 6, 2, 1, 8, 9];
@@ -514,17 +541,27 @@ fn starts(w: &Watched, rule: &Checked, s: &Suspect) -> Vec<Start> {
             step,
             thread: s.thread,
             any: false,
-            register: Some(register),
+            at: general(register),
             block: *id,
         });
     }
-    if let Redex::Use { register } = &s.what {
+    let value = match &s.what {
+        Redex::Use { register: Some(r) } => Some(general(*r)),
+        Redex::Use { register: None } => Some(Spot::Register(effects::ARITHMETIC)),
+        Redex::Given { by, .. } | Redex::Compared { by, .. } => Some(match *by {
+            By::Register(r) => general(r),
+            By::Vector(n) => Spot::Register(RegRange::vector(n.into()).part(0, 8)),
+            By::Memory(at, len) => Spot::Memory(at, len),
+        }),
+        _ => None,
+    };
+    if let Some(at) = value {
         out.push(Start {
             name: "value".to_owned(),
             step: s.step,
             thread: s.thread,
             any: true,
-            register: *register,
+            at,
             block: rules::heap::NONE,
         });
     }

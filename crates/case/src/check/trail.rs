@@ -105,15 +105,13 @@ pub(super) struct Walk<'a> {
     blocks: BTreeMap<u64, BlockId>,
     /// Integers too, not only pointers.
     values: bool,
+    /// It is known which function the walk begins in.
+    begun: bool,
     stretches: Vec<(u64, u64)>,
 }
 
 impl<'a> Walk<'a> {
     pub(super) fn new(start: &'a Start, roll: &'a Roll, heap: &'a Heap) -> Self {
-        let want = match start.register {
-            Some(r) => Spot::Register(RegRange::general(u16::from(r))),
-            None => Spot::Register(effects::ARITHMETIC),
-        };
         let known = start.block > DIFFERENCE;
         let all = heap.all().filter(|(id, _)| heap.lives(*id, start.step));
         let blocks = match start.any {
@@ -139,9 +137,10 @@ impl<'a> Walk<'a> {
             },
             blocks,
             values: start.any,
+            begun: false,
             stretches: Vec::new(),
         };
-        walk.add(want, None, 0);
+        walk.add(start.at, None, 0);
         walk
     }
 
@@ -261,6 +260,14 @@ impl<'a> Walk<'a> {
                 let plan = view.codes().plan(record.shape);
                 let executed = view.codes().shape(record.shape).executed as usize;
                 let same = item.thread == self.start.thread;
+                if same && !self.begun {
+                    self.begun = true;
+                    let late = (self.start.step - item.step).min(executed as u64) as usize;
+                    let frame = plan.frame_at(late - 1, item.frame, record.first_frame);
+                    if let Some(first) = self.first() {
+                        self.aim(first, self.start.at, (view, frame));
+                    }
+                }
                 let wanted = |t: &TrailId| match &self.trails[*t as usize] {
                     Some(Open {
                         want: Spot::Register(r),

@@ -5,6 +5,8 @@
 //! at its return what it did to memory. So code asks, is told that it may go on, and nothing else is looked at. Where
 //! there is more to it, nothing is done here, and the call takes the way that all others do (`calls.rs`).
 
+use super::given::MOST_LOOKED_AT;
+use super::models::Decides;
 use super::variables::Frames;
 use super::*;
 
@@ -14,7 +16,12 @@ pub(super) const ARGUMENTS: [usize; 6] = [7, 6, 2, 1, 8, 9];
 impl Frames<'_> {
     /// A function is entered, as the registers tell. True if that is all.
     #[inline]
-    pub(super) fn enter_briefly(&mut self, registers: &mut Registers, step: u64) -> bool {
+    pub(super) fn enter_briefly(
+        &mut self,
+        registers: &mut Registers,
+        memory: &Shadow,
+        step: u64,
+    ) -> bool {
         let mut function = registers.function as u16;
         let slot = registers.call_slot;
         let asked = registers.named != jit::UNNAMED && registers.named_at == slot;
@@ -43,9 +50,14 @@ impl Frames<'_> {
         };
         let plain = model.touches.iter().all(|t| {
             let len = t.at_call(entered.given());
-            len.is_none_or(|len| self.is_inside(&entered, t, len))
+            len.is_none_or(|len| {
+                self.is_inside(&entered, t, len) && is_written(&entered, t, len, memory)
+            })
         });
-        if !plain || !named.at_call.iter().all(|(_, r)| r.by(&arguments)) {
+        if !plain
+            || named.is_undecided(registers)
+            || !named.at_call.iter().all(|(_, r)| r.by(&arguments))
+        {
             return false;
         }
         if asked {
@@ -73,7 +85,7 @@ impl Frames<'_> {
             let model = self.names[a.function as usize].brief.as_ref()?;
             let plain = model.touches.iter().all(|t| {
                 let len = t.at_return(result, a.given());
-                len.is_none_or(|len| self.is_inside(a, t, len))
+                len.is_none_or(|len| self.is_inside(a, t, len) && is_written(a, t, len, memory))
             });
             let alone = before.last().is_none_or(|b| b.slot > slot);
             if a.slot != slot || !alone || !plain {
@@ -106,6 +118,29 @@ impl Frames<'_> {
         let from = a.blocks[n];
         len == 0 || from <= DIFFERENCE || self.heap.allows(from, a.arguments[n], len)
     }
+}
+
+impl Named {
+    /// What it is to do is said by something that was never written.
+    #[inline]
+    fn is_undecided(&self, registers: &Registers) -> bool {
+        let mut left = self.parameters;
+        while left != 0 {
+            let unit = ARGUMENTS[left.trailing_zeros() as usize];
+            if registers.units[unit].unwritten() != 0 {
+                return true;
+            }
+            left &= left - 1;
+        }
+        false
+    }
+}
+
+/// All that a function decides by was written.
+#[inline]
+fn is_written(a: &Active, t: &Touch, len: u64, memory: &Shadow) -> bool {
+    let decides = t.decides != Decides::Never;
+    !decides || memory.is_written(a.arguments[usize::from(t.pointer)], len.min(MOST_LOOKED_AT))
 }
 
 /// What a function has done to memory, and the block that its result points to.

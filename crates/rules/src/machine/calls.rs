@@ -14,6 +14,8 @@ const SENDING: [u64; 3] = [1, 18, 44];
 /// Of larger blocks it is not followed which bytes were written: that takes as much memory as they have, and programs that ask
 /// for so much may use little of it.
 const MOST_UNWRITTEN: u64 = 1 << 30;
+/// Larger blocks go back to the system when they are freed; of these, the allocator makes no other use.
+const MOST_KEPT: u64 = 32 << 20;
 /// Handlers that run inside of each other; of more, the outermost are forgotten.
 const MOST_HANDLERS: usize = 64;
 
@@ -109,6 +111,7 @@ impl Machine {
     fn entering(&mut self, a: &Active, caller: Before) {
         let (function, step, pc) = (a.function, a.step, a.pc);
         let (arguments, blocks) = (&a.arguments, &a.blocks);
+        self.given(a);
         let pointer = |n: u8| {
             let n = n as usize;
             Value::Number(arguments[n], blocks[n])
@@ -148,9 +151,11 @@ impl Machine {
                 for t in model.touches {
                     if let Some(len) = t.at_call(a.given()) {
                         self.touch(a, t, len);
+                        self.looks_at(a, t, len, caller);
                     }
                 }
             }
+            Role::Formats { format, wide } => self.formats(a, format, wide),
             Role::Ends => self.end(step, pc),
             _ => {}
         }
@@ -217,28 +222,43 @@ impl Machine {
     }
 
     pub(super) fn release(&mut self, pointer: u64, family: Family, function: u16, step: u64) {
+        if let Some(id) = self.free(pointer, family, function, step) {
+            let block = self.heap.block(id);
+            self.give_back(block.family, block.begin, block.size);
+        }
+    }
+
+    /// The allocator has memory again, to which it writes unseen.
+    fn give_back(&mut self, family: Family, begin: u64, size: u64) {
+        let unseen = !matches!(family, Family::Declared(_));
+        if self.trackers.unwritten && unseen && size <= MOST_KEPT {
+            self.memory.settle(begin, size);
+        }
+    }
+
+    fn free(&mut self, pointer: u64, family: Family, function: u16, step: u64) -> Option<BlockId> {
         // Which block is freed is a matter of the address, whatever the pointer was meant for.
-        if let Some(id) = self.heap.live_at(pointer, family) {
-            // With a pool goes what it has handed out.
-            for inner in self.heap.declared_inside(id) {
-                self.heap.free(
-                    inner,
-                    Freed {
-                        step,
-                        pointer: self.heap.block(inner).begin,
-                        by: function,
-                    },
-                );
-            }
+        let id = self.heap.live_at(pointer, family)?;
+        // With a pool goes what it has handed out.
+        for inner in self.heap.declared_inside(id) {
             self.heap.free(
-                id,
+                inner,
                 Freed {
                     step,
-                    pointer,
+                    pointer: self.heap.block(inner).begin,
                     by: function,
                 },
             );
         }
+        self.heap.free(
+            id,
+            Freed {
+                step,
+                pointer,
+                by: function,
+            },
+        );
+        Some(id)
     }
 
     /// Which argument of the function that freed a block was the pointer to it. A block that went with the pool that it
@@ -375,7 +395,7 @@ impl Machine {
             Role::Release { .. } | Role::Inside => from = Some(NONE),
             Role::Touches(m) => from = self.modelled(&m, a, result),
             Role::Replaced => from = Some(self.now.registers.units[0].from()),
-            Role::Ends | Role::Noted => {}
+            Role::Formats { .. } | Role::Ends | Role::Noted => {}
         }
         if let Some(from) = from {
             brief::set_result(&mut self.now.registers, from);
@@ -472,15 +492,22 @@ impl Machine {
                 self.trackers.unwritten,
             );
             if let Some(old) = before {
+                let was = self.heap.block(old).size;
+                let shorter = was.saturating_sub(size);
+                self.give_back(Family::Malloc, result.wrapping_add(size), shorter);
                 self.heap.stay(old, id);
             }
             return id;
         }
+        let was = before.map_or(0, |id| self.heap.block(id).size);
         if old != 0 {
-            self.release(old, Family::Malloc, a.function, a.step);
+            self.free(old, Family::Malloc, a.function, a.step);
         }
         let id = self.allocate(result, size, false, Family::Malloc, a, step);
         self.memory.copy(result, old, kept);
+        if old.saturating_add(was) <= result || result.saturating_add(size) <= old {
+            self.give_back(Family::Malloc, old, was);
+        }
         self.malloced(id, size, a);
         id
     }
@@ -506,6 +533,7 @@ impl Machine {
         for t in m.touches {
             if let Some(len) = t.at_return(result, a.given()) {
                 self.touch(a, t, len);
+                self.looks_at(a, t, len, (u32::MAX, 0));
             }
         }
         m.whole.then_some(from)
@@ -540,6 +568,7 @@ impl Machine {
                 if *nr == SIGRETURN {
                     self.now.resume();
                 }
+                self.given_to_kernel(*nr, *pc);
                 let entered = Entered {
                     args: *args,
                     step: self.step,

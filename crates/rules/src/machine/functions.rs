@@ -41,6 +41,11 @@ pub enum Role {
     /// The program brings another function along that Memcheck is to call in its place, since how this one reads looks
     /// like a fault and is none: a comparison of strings by words, say.
     Replaced,
+    /// Writes what a format says: the parameter that points to the format.
+    Formats {
+        format: u8,
+        wide: bool,
+    },
     /// Ends the program.
     Ends,
     /// Only noted.
@@ -58,7 +63,21 @@ impl Role {
             | Role::Inside => (true, false),
             Role::Touches(m) => (m.whole, !m.whole),
             Role::Replaced => (false, true),
-            Role::Ends | Role::Noted => (false, false),
+            Role::Formats { .. } | Role::Ends | Role::Noted => (false, false),
+        }
+    }
+
+    /// The parameters that say what such a function is to do, a bit for each.
+    pub(super) fn parameters(&self) -> u8 {
+        let all = |list: &[u8]| list.iter().fold(0, |mask, n| mask | 1 << n);
+        match self {
+            Role::Allocate { size, .. } => all(size),
+            Role::Release { pointer, .. } => 1 << pointer,
+            Role::Reallocate { size } => 1 | all(size),
+            Role::Measures => 1,
+            Role::Touches(m) => m.parameters(),
+            Role::Formats { format, .. } => 1 << format,
+            Role::Inside | Role::Replaced | Role::Ends | Role::Noted => 0,
         }
     }
 }
@@ -66,6 +85,37 @@ impl Role {
 /// Functions that may share their code, so that only the name they are called by tells them apart. The first is
 /// the one that allows most.
 pub const SHARED: [[&str; 2]; 2] = [["memmove", "memcpy"], ["__memmove_chk", "__memcpy_chk"]];
+
+/// Functions that write what a format says, the parameter that points to it, and whether it is of wide characters.
+const FORMATTING: [(&str, u8, bool); 27] = [
+    ("printf", 0, false),
+    ("fprintf", 1, false),
+    ("dprintf", 1, false),
+    ("sprintf", 1, false),
+    ("snprintf", 2, false),
+    ("asprintf", 1, false),
+    ("obstack_printf", 1, false),
+    ("__printf_chk", 1, false),
+    ("__fprintf_chk", 2, false),
+    ("__dprintf_chk", 2, false),
+    ("__sprintf_chk", 3, false),
+    ("__snprintf_chk", 4, false),
+    ("__asprintf_chk", 2, false),
+    ("__obstack_printf_chk", 2, false),
+    ("wprintf", 0, true),
+    ("fwprintf", 1, true),
+    ("swprintf", 2, true),
+    ("__wprintf_chk", 1, true),
+    ("__fwprintf_chk", 2, true),
+    ("__swprintf_chk", 4, true),
+    ("syslog", 1, false),
+    ("__syslog_chk", 2, false),
+    ("err", 1, false),
+    ("errx", 1, false),
+    ("warn", 0, false),
+    ("warnx", 0, false),
+    ("error", 2, false),
+];
 
 /// The functions that are known by name, with the pairs that the user declared.
 pub fn known(pairs: &[Pair]) -> Vec<Function> {
@@ -197,6 +247,9 @@ pub fn known(pairs: &[Pair]) -> Vec<Function> {
     }
     for (name, model) in MODELS {
         add(name, Role::Touches(model));
+    }
+    for (name, format, wide) in FORMATTING {
+        add(name, Role::Formats { format, wide });
     }
     for name in ["exit", "_exit", "_Exit", "quick_exit"] {
         add(name, Role::Ends);

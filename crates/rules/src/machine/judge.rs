@@ -110,11 +110,14 @@ impl Machine {
             Some(r) => self.now.registers.units[r as usize].set_unwritten(0),
             None => self.now.registers.units[plan::FLAGS as usize].set_unwritten(0),
         }
-        if self.now.lenient > 0 || self.in_library(pc) {
+        if self.now.lenient > 0 {
             return;
         }
-        let step = self.step + u64::from(i);
-        let redex = Redex::Use { register };
+        self.decided(self.step + u64::from(i), pc, &Redex::Use { register });
+    }
+
+    /// Asks the rules about what was never written.
+    pub(super) fn decided(&mut self, step: u64, pc: u64, redex: &Redex) {
         let derefs = std::mem::take(&mut self.derefs);
         for &rule in &derefs {
             if self.rules[rule].asks_written() && self.rules[rule].point != PointKind::DerefWrite {
@@ -124,7 +127,7 @@ impl Machine {
                     releaser: "",
                     written: Some(false),
                 };
-                self.ask(rule, &[Value::Number(0, NONE)], context, &redex);
+                self.ask(rule, &[Value::Number(0, NONE)], context, redex);
             }
         }
         self.derefs = derefs;
@@ -141,8 +144,13 @@ impl Machine {
         // An access is told of once, unless it is the C library's for others. All calls of a function begin at the same place, and which of them are
         // alike is seen when their callers are.
         let most = match redex {
-            Redex::Call { .. } | Redex::Return { .. } => MOST_CALLS,
-            Redex::Access { .. } if self.in_library(context.pc) => MOST_IN_LIBRARY,
+            Redex::Call { .. }
+            | Redex::Return { .. }
+            | Redex::Given { .. }
+            | Redex::Compared { .. } => MOST_CALLS,
+            Redex::Access { .. } | Redex::Use { .. } if self.in_library(context.pc) => {
+                MOST_IN_LIBRARY
+            }
             _ => 1,
         };
         let seen = self.seen.get(&(rule, context.pc)).copied();
@@ -187,7 +195,8 @@ impl Machine {
         {
             return;
         }
-        let certain = held && stayed.is_none();
+        let compared = matches!(redex, Redex::Compared { .. });
+        let certain = held && stayed.is_none() && !compared;
         self.suspects.push(Suspect {
             rule,
             step: context.step,

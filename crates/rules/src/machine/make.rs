@@ -24,19 +24,21 @@ struct Maker<'a> {
     spot: u16,
     scratch: u16,
     judged: bool,
+    /// Numbers in vector registers are followed.
+    numbers: bool,
     /// The last operation on flags that nobody has looked at yet, and which flags.
     pending: Option<(usize, u8)>,
     dead: Vec<usize>,
 }
 
 impl Plan {
-    /// `judged` says of an address whether decisions there are held against the program.
+    /// `judged` says of an address how much of what is done there is held against the program.
     pub(crate) fn of(
         code: &Code,
         trackers: Trackers,
         (entries, stubs): (&FxHashMap<u64, u16>, &FxHashMap<u64, u16>),
         variables: &mut dyn Variables,
-        judged: impl Fn(u64) -> bool,
+        judged: impl Fn(u64) -> Judged,
     ) -> Plan {
         let mut maker = Maker {
             variables,
@@ -48,6 +50,7 @@ impl Plan {
             spot: 0,
             scratch: SCRATCH,
             judged: false,
+            numbers: false,
             pending: None,
             dead: Vec::new(),
         };
@@ -61,7 +64,9 @@ impl Plan {
             maker.plan.first.push(maker.plan.ops.len() as u32);
             maker.plan.pcs.push(insn.pc);
             maker.i = i as u8;
-            maker.judged = trackers.unwritten && judged(insn.pc);
+            let judged = judged(insn.pc);
+            maker.judged = trackers.unwritten && judged != Judged::Nothing;
+            maker.numbers = trackers.unwritten && judged == Judged::All;
             maker.instruction(insn, &known);
         }
         maker.plan.first.push(maker.plan.ops.len() as u32);

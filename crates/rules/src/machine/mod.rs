@@ -12,7 +12,9 @@ mod brief;
 mod calls;
 mod detours;
 mod fast;
+mod formats;
 pub mod functions;
+mod given;
 mod judge;
 mod make;
 mod models;
@@ -46,7 +48,7 @@ pub use detours::Detours;
 use fast::Fast;
 use jit::{Cell, Registers, Shadow, Stop, arithmetic};
 pub use plan::Trackers;
-use plan::{Mix, NO_UNIT, Op, Plan, Source};
+use plan::{Judged, Mix, NO_UNIT, Op, Plan, Source};
 
 /// Bytes below the stack pointer that a function may use.
 const RED_ZONE: u64 = 128;
@@ -79,6 +81,8 @@ pub struct Codebase {
     pub program: Option<Arc<image::Program>>,
     /// The C library and the loader: they are judged by what they were asked to do.
     pub library: Vec<(u64, u64)>,
+    /// The loader, whose decisions are no matter of the program's.
+    pub loader: Vec<(u64, u64)>,
 }
 
 impl Codebase {
@@ -140,6 +144,19 @@ pub enum Redex {
     Use {
         register: Option<u8>,
     },
+    /// The same inside of a function of the C library or the kernel: what of its arguments, in words.
+    Given {
+        what: String,
+        by: By,
+    },
+    /// Memory at the two addresses is compared in which something was never written. It decides if so many bytes before it
+    /// do not differ.
+    Compared {
+        addresses: [u64; 2],
+        before: u64,
+        what: String,
+        by: By,
+    },
     Call {
         function: String,
         arguments: [u64; 6],
@@ -152,6 +169,16 @@ pub enum Redex {
     },
     /// The program ends.
     End,
+}
+
+/// Where something is that was never written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum By {
+    /// In a general register.
+    Register(u8),
+    /// In the lowest bytes of a vector register.
+    Vector(u8),
+    Memory(u64, u64),
 }
 
 /// A read or write through a pointer that came from a block.
@@ -179,6 +206,8 @@ struct Named {
     kin: u16,
     /// If that is all there is to its calls, nearly always: what it does.
     brief: Option<Model>,
+    /// The parameters that say what it is to do, a bit for each.
+    parameters: u8,
 }
 
 /// A function that has been entered.
@@ -257,6 +286,9 @@ pub struct Machine {
     /// System calls that no rule names.
     unnamed_calls: FxHashSet<u64>,
     variables: variables::Table,
+    formats: formats::Formats,
+    /// How often memory was compared of which it is not known whether it decided, by caller.
+    compared: FxHashMap<u64, u32>,
     pub heap: Heap,
     pub calls: Vec<CallEvent>,
     memory: Shadow,
@@ -351,6 +383,8 @@ impl Machine {
             names: Vec::new(),
             unnamed_calls: FxHashSet::default(),
             variables: variables::Table::default(),
+            formats: formats::Formats::default(),
+            compared: FxHashMap::default(),
             heap: Heap::new()?,
             calls: Vec::new(),
             memory: Shadow::new()?,
@@ -439,10 +473,19 @@ impl Machine {
                 remembered,
                 kin: kin as u16,
                 brief,
+                parameters: match self.trackers.unwritten {
+                    true => function.role.parameters(),
+                    false => 0,
+                },
                 function: function.clone(),
             });
         }
-        let in_library = |pc: u64| codebase.library.iter().any(|(a, b)| (*a..*b).contains(&pc));
+        let is_in = |pc: u64, list: &[(u64, u64)]| list.iter().any(|(a, b)| (*a..*b).contains(&pc));
+        let judged = |pc: u64| match (is_in(pc, &codebase.loader), is_in(pc, &codebase.library)) {
+            (true, _) => Judged::Nothing,
+            (false, true) => Judged::Decisions,
+            (false, false) => Judged::All,
+        };
         let mut variables = variables::Finder {
             table: &mut self.variables,
             heap: &mut self.heap,
@@ -453,7 +496,7 @@ impl Machine {
             self.trackers,
             (&codebase.entries, &codebase.stubs),
             &mut variables,
-            |pc| !in_library(pc),
+            judged,
         );
         Box::new(plan)
     }

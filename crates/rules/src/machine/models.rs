@@ -15,6 +15,19 @@ pub struct Touch {
     pub writes: bool,
     /// Bytes of what parameters and results count.
     pub unit: u8,
+    /// Whether it goes on by what is there.
+    pub decides: Decides,
+}
+
+/// Whether what a function does depends on bytes that it touches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decides {
+    /// It copies or overwrites them, or it may not look at all of them.
+    Never,
+    /// On each of them.
+    By,
+    /// On those up to where its first two parameters differ.
+    ByDifference,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,6 +114,24 @@ pub struct Model {
     pub whole: bool,
 }
 
+impl Model {
+    /// The parameters that say what is touched, a bit for each.
+    pub(super) fn parameters(&self) -> u8 {
+        let touched = self.touches.iter().map(|t| {
+            let count = match t.extent {
+                Extent::Count(n) | Extent::Until(n) | Extent::ResultUpTo(n) => 1 << n,
+                _ => 0,
+            };
+            1 << t.pointer | count
+        });
+        let measured = self.measures.iter().flatten().map(|m| match m.most {
+            Most::Parameter(n) => 1 << n,
+            _ => 0,
+        });
+        touched.chain(measured).fold(0, |mask, n: u8| mask | n)
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
     Nothing,
@@ -116,6 +147,25 @@ const fn reads(pointer: u8, extent: Extent) -> Touch {
         extent,
         writes: false,
         unit: 1,
+        decides: match extent {
+            Extent::Count(_) => Decides::Never,
+            _ => Decides::By,
+        },
+    }
+}
+
+/// It is not said how much of it is looked at.
+const fn reads_some(pointer: u8, extent: Extent) -> Touch {
+    Touch {
+        decides: Decides::Never,
+        ..reads(pointer, extent)
+    }
+}
+
+const fn differs(touch: Touch) -> Touch {
+    Touch {
+        decides: Decides::ByDifference,
+        ..touch
     }
 }
 
@@ -129,6 +179,7 @@ const fn reads_wide(pointer: u8, extent: Extent) -> Touch {
 const fn writes(pointer: u8, extent: Extent) -> Touch {
     Touch {
         writes: true,
+        decides: Decides::Never,
         ..reads(pointer, extent)
     }
 }
@@ -276,7 +327,10 @@ const fn append(measure: Measure) -> Model {
     looked_into(measured(BOTH, [Some(text(0)), Some(measure)]))
 }
 
-const EQUAL: Model = counted(&[reads(0, Extent::Count(2)), reads(1, Extent::Count(2))]);
+const EQUAL: Model = counted(&[
+    differs(reads(0, Extent::Count(2))),
+    differs(reads(1, Extent::Count(2))),
+]);
 const FOUND: Model = finds(counted(&[reads(0, Extent::Found)]));
 
 pub(super) const MODELS: [(&str, Model); 58] = [
@@ -294,8 +348,8 @@ pub(super) const MODELS: [(&str, Model); 58] = [
     (
         "wmemcmp",
         counted(&[
-            reads_wide(0, Extent::Count(2)),
-            reads_wide(1, Extent::Count(2)),
+            differs(reads_wide(0, Extent::Count(2))),
+            differs(reads_wide(1, Extent::Count(2))),
         ]),
     ),
     ("strlen", counted(&[reads(0, Extent::Result)])),
@@ -310,7 +364,7 @@ pub(super) const MODELS: [(&str, Model); 58] = [
     ),
     ("rawmemchr", FOUND),
     ("__rawmemchr", FOUND),
-    ("memmem", finds(counted(&[reads(0, Extent::Until(1))]))),
+    ("memmem", finds(counted(&[reads_some(0, Extent::Until(1))]))),
     ("strchr", find(sought(text(0)))),
     ("index", find(sought(text(0)))),
     ("strchrnul", find(sought(text(0)))),

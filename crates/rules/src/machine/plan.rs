@@ -212,6 +212,15 @@ pub struct Trackers {
     pub variables: bool,
 }
 
+/// What code does that is held against the program, if something was never written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Judged {
+    Nothing,
+    /// Decisions, by what is in general registers. Vectors are the C library's means to read more than it was asked to.
+    Decisions,
+    All,
+}
+
 /// Who knows where variables are.
 pub(crate) trait Variables {
     /// The variable that begins at an address.

@@ -355,8 +355,8 @@ impl jit::Keeper for Frames<'_> {
         (cell, self.slot())
     }
 
-    fn enters(&mut self, registers: &mut Registers, steps: u64) -> bool {
-        self.enter_briefly(registers, self.step + steps)
+    fn enters(&mut self, registers: &mut Registers, memory: &Shadow, steps: u64) -> bool {
+        self.enter_briefly(registers, memory, self.step + steps)
     }
 
     fn leaves(

@@ -31,7 +31,7 @@ impl Maker<'_> {
             kept = self.arithmetic(i, t, to);
         }
         if self.trackers.unwritten {
-            // What a library computes counts as known.
+            // What the loader computes counts as known.
             let mix = match mix_of(i) {
                 _ if !self.judged => Mix::Never,
                 // The flags are of all of them.
@@ -83,8 +83,7 @@ impl Maker<'_> {
         to: u16,
         mask: u8,
     ) {
-        let followed = self.trackers.unwritten
-            && self.judged
+        let followed = self.numbers
             && matches!(t.to, Place::Register(r) if effects::VECTORS.contains(r.at))
             && is_of_lanes(t)
             && computes_numbers(i);
