@@ -6,6 +6,7 @@
 use flow::{Codes, Roll};
 use guest::Until;
 use rules::heap::BlockId;
+use rules::machine::Holder;
 use serde::Serialize;
 
 use super::trail::{Move, Origin, Spot, Trail, Walk};
@@ -55,8 +56,8 @@ pub(crate) struct Start {
     pub(crate) thread: u32,
     /// It is any value, not only a pointer.
     pub(crate) any: bool,
-    /// A general register; the flags if absent.
-    pub(crate) register: Option<u8>,
+    /// The flags if absent.
+    pub(crate) holder: Option<Holder>,
     pub(crate) block: BlockId,
 }
 

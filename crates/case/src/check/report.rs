@@ -8,7 +8,7 @@ use guest::Guest;
 use image::Program;
 use rules::eval::{CallEvent, Value};
 use rules::heap::{BlockId, DIFFERENCE, Family, Heap};
-use rules::machine::{Redex, Suspect};
+use rules::machine::{Holder, Redex, Suspect};
 use rules::term::{Checked, Slot};
 use serde::Serialize;
 
@@ -279,11 +279,14 @@ fn message(s: &Suspect, leaks: &[LeakedBlocks], further: Amount, detail: &str) -
             address,
             size,
             write,
+            call,
             ..
         } => {
             let verb = if *write { "write" } else { "read" };
             let bytes = if *size == 1 { "byte" } else { "bytes" };
-            format!("{verb} of {size} {bytes} at {address:#x}")
+            let by = call.and_then(abi::name).map(|name| format!(" by {name}"));
+            let by = by.unwrap_or_default();
+            format!("{verb} of {size} {bytes} at {address:#x}{by}")
         }
         Redex::Use { register: Some(r) } => {
             let name = image::effects::RegRange::general(u16::from(*r));
@@ -456,11 +459,10 @@ fn starts(w: &Watched, rule: &Checked, s: &Suspect) -> Vec<Start> {
             continue;
         };
         let argument = rule.arguments.iter().position(|a| *a == Some(*slot));
-        let (step, register) = match (argument, &s.what) {
-            (Some(_), Redex::Access { register, .. }) => (s.step, *register),
-            (Some(n), Redex::Call { first, .. }) => {
-                (s.step, ARGUMENTS.get(n + usize::from(*first)).copied())
-            }
+        let passed = |n: usize| ARGUMENTS.get(n).map(|r| Holder::Register(*r));
+        let (step, holder) = match (argument, &s.what) {
+            (Some(_), Redex::Access { pointer, .. }) => (s.step, *pointer),
+            (Some(n), Redex::Call { first, .. }) => (s.step, passed(n + usize::from(*first))),
             (Some(_), _) => (s.step, None),
             // A pointer that was freed earlier.
             (None, _) => {
@@ -469,16 +471,16 @@ fn starts(w: &Watched, rule: &Checked, s: &Suspect) -> Vec<Start> {
                 let (Some(f), Some(n)) = (block.freed, argument) else {
                     continue;
                 };
-                (f.step, ARGUMENTS.get(n).copied())
+                (f.step, passed(n))
             }
         };
-        let Some(register) = register else { continue };
+        let Some(holder) = holder else { continue };
         out.push(Start {
             name: name(slot),
             step,
             thread: s.thread,
             any: false,
-            register: Some(register),
+            holder: Some(holder),
             block: *id,
         });
     }
@@ -488,7 +490,7 @@ fn starts(w: &Watched, rule: &Checked, s: &Suspect) -> Vec<Start> {
             step: s.step,
             thread: s.thread,
             any: true,
-            register: *register,
+            holder: register.map(Holder::Register),
             block: rules::heap::NONE,
         });
     }

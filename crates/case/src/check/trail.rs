@@ -13,6 +13,7 @@ use std::collections::{BTreeMap, BinaryHeap};
 use flow::{FrameId, Item, Roll, Step, Values, View, What};
 use image::effects::{self, Place, RegRange, Transfer};
 use rules::heap::{BlockId, DIFFERENCE, Heap};
+use rules::machine::Holder;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
@@ -108,8 +109,9 @@ pub(super) struct Walk<'a> {
 
 impl<'a> Walk<'a> {
     pub(super) fn new(start: &'a Start, roll: &'a Roll, heap: &'a Heap) -> Self {
-        let want = match start.register {
-            Some(r) => Spot::Register(RegRange::general(u16::from(r))),
+        let want = match start.holder {
+            Some(Holder::Register(r)) => Spot::Register(RegRange::general(u16::from(r))),
+            Some(Holder::Memory(a)) => Spot::Memory(a, 8),
             None => Spot::Register(effects::ARITHMETIC),
         };
         let known = start.block > DIFFERENCE;

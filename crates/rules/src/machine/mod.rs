@@ -132,9 +132,10 @@ pub enum Redex {
         address: u64,
         size: u64,
         write: bool,
-        /// Number of the register that pointed there.
-        register: Option<u8>,
+        pointer: Option<Holder>,
         block: BlockId,
+        /// Number of the system call that did it.
+        call: Option<u64>,
     },
     /// Something that was never written decides where to go, or which memory is used.
     Use {
@@ -152,6 +153,15 @@ pub enum Redex {
     },
     /// The program ends.
     End,
+}
+
+/// Where a pointer is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Holder {
+    /// In the general register of this number.
+    Register(u8),
+    /// In memory, at this address.
+    Memory(u64),
 }
 
 /// A read or write through a pointer that came from a block.
@@ -506,8 +516,17 @@ struct Access {
     address: u64,
     size: u64,
     write: bool,
-    /// It is what a function or the kernel was asked to touch, not what an instruction does for that.
-    asked: bool,
+    by: Doer,
+}
+
+/// Who touches memory.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Doer {
+    Instruction,
+    /// A function that was asked to, whatever its instructions do for that.
+    Function,
+    /// The kernel, in this system call.
+    Call(u64),
 }
 
 #[derive(Clone, Copy)]
@@ -550,6 +569,10 @@ impl Listener for Machine {
 
     fn wants_reads(&self) -> bool {
         false
+    }
+
+    fn wants_followed(&self) -> bool {
+        self.trackers.blocks
     }
 
     fn hear(&mut self, tape: Part<'_>) {
