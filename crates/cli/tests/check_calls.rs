@@ -111,3 +111,9 @@ int main(void)
 fn arguments() {
     check("arguments.c");
 }
+
+/// A text that the C library gives to the kernel, and a function of the program that is called like one of the library.
+#[test]
+fn paths() {
+    check("paths.c");
+}

@@ -197,9 +197,10 @@ impl Loader {
             let role = self.wanted.get(name).cloned();
             role.filter(|_| !left_out.iter().any(|l| l == name))
         };
-        let found = program.functions_named(|name| {
-            role(name).is_some() || self.patterns.iter().any(|p| p.matches(name))
-        });
+        let asked = |name: &str| self.patterns.iter().any(|p| p.matches(name));
+        let found = program.functions_named(|name| role(name).is_some() || asked(name));
+        let library = library(&program);
+        let in_library = |entry: u64| library.iter().any(|(a, b)| (*a..*b).contains(&entry));
         let mut codebase = self
             .codebase
             .lock()
@@ -210,7 +211,12 @@ impl Loader {
         self.main = None;
         let mut entries = Vec::new();
         for f in found {
-            let role = role(&f.name).unwrap_or(Role::Noted);
+            let role = role(&f.name).filter(|r| !r.is_of_library() || in_library(f.entry));
+            let role = match role {
+                Some(role) => role,
+                None if asked(&f.name) => Role::Noted,
+                None => continue,
+            };
             match role {
                 Role::Ends => self.exits.push(f.entry),
                 _ if f.name == "main" && self.back.is_none() => self.main = Some(f.entry),
@@ -250,15 +256,7 @@ impl Loader {
                 codebase.stubs.insert(stub, n as u16);
             }
         }
-        codebase.library = program
-            .modules()
-            .iter()
-            .filter(|m| {
-                let name = m.name.file_name().unwrap_or_default().to_string_lossy();
-                name.starts_with("libc.so") || name.starts_with("ld-linux")
-            })
-            .map(|m| (m.start, m.end))
-            .collect();
+        codebase.library = library;
         codebase.program = Some(Arc::new(program));
         let probes = codebase.probes();
         drop(codebase);
@@ -326,6 +324,16 @@ impl Loader {
         guest.probe(probes);
         Ok(())
     }
+}
+
+/// Where the C library and the loader are.
+fn library(program: &Program) -> Vec<(u64, u64)> {
+    let modules = program.modules();
+    let library = modules.iter().filter(|m| {
+        let name = m.name.file_name().unwrap_or_default().to_string_lossy();
+        name.starts_with("libc.so") || name.starts_with("ld-linux")
+    });
+    library.map(|m| (m.start, m.end)).collect()
 }
 
 /// Where the function that the guest stands at the beginning of will return to.

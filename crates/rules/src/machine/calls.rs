@@ -143,7 +143,7 @@ impl Machine {
                     self.release(value, family, function, step);
                 }
             }
-            Role::Touches(model) => {
+            Role::Touches(model) | Role::Gives(model) => {
                 for t in model.touches {
                     if let Some(len) = t.at_call(a.given()) {
                         self.touch(a, t, len);
@@ -373,7 +373,7 @@ impl Machine {
             }
             Role::Release { .. } | Role::Inside => from = Some(NONE),
             Role::Touches(m) => from = self.modelled(&m, a, result),
-            Role::Ends | Role::Noted => {}
+            Role::Gives(_) | Role::Ends | Role::Noted => {}
         }
         if let Some(from) = from {
             brief::set_result(&mut self.now.registers, from);

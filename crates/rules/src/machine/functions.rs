@@ -4,6 +4,7 @@
 //! what it gave. The same goes for the string functions of the C library, whose vector loops read more
 //! than they were asked to.
 
+use super::given;
 use super::models::{MODELS, Model};
 use crate::heap::Family;
 use crate::term::Pair;
@@ -38,6 +39,8 @@ pub enum Role {
     Inside,
     /// Judged by what it was asked to touch.
     Touches(Model),
+    /// One of the C library, looked into as any other, which gives the kernel these texts.
+    Gives(Model),
     /// Ends the program.
     Ends,
     /// Only noted.
@@ -54,8 +57,13 @@ impl Role {
             | Role::Measures
             | Role::Inside => (true, false),
             Role::Touches(m) => (m.whole, !m.whole),
-            Role::Ends | Role::Noted => (false, false),
+            Role::Gives(_) | Role::Ends | Role::Noted => (false, false),
         }
+    }
+
+    /// It is not what a program of its own means by the name.
+    pub fn is_of_library(&self) -> bool {
+        matches!(self, Role::Gives(_))
     }
 }
 
@@ -192,6 +200,9 @@ pub fn known(pairs: &[Pair]) -> Vec<Function> {
     }
     for (name, model) in MODELS {
         add(name, Role::Touches(model));
+    }
+    for (name, model) in given::functions() {
+        add(name, Role::Gives(model));
     }
     for name in ["exit", "_exit", "_Exit", "quick_exit"] {
         add(name, Role::Ends);

@@ -13,6 +13,7 @@ mod calls;
 mod detours;
 mod fast;
 pub mod functions;
+mod given;
 mod judge;
 mod make;
 mod models;
@@ -98,7 +99,7 @@ impl Codebase {
     /// Where the tape must tell more.
     pub fn probes(&self) -> Vec<(u64, Measures)> {
         let measures = |n: u16| match self.functions[usize::from(n)].role {
-            Role::Touches(model) => model.measures,
+            Role::Touches(model) | Role::Gives(model) => model.measures,
             _ => Measures::default(),
         };
         let stubs = self.stubs.keys().map(|pc| (*pc, Measures::default()));
