@@ -76,7 +76,12 @@ pub fn follows_pointers(nr: u64) -> bool {
         )
     };
     table::entry(nr).is_some_and(|entry| {
-        let commands = matches!(entry.rule, table::Rule::Commands(_));
-        commands || entry.effects.iter().any(described)
+        let commands = match entry.rule {
+            table::Rule::Commands(commands) => commands.known,
+            _ => &[],
+        };
+        let commands = commands.iter().copied().flatten();
+        let more = commands.flat_map(|command| command.effects);
+        entry.effects.iter().chain(more).any(described)
     })
 }

@@ -350,6 +350,23 @@ fn lists_are_followed_as_far_as_the_result_says() {
 }
 
 #[test]
+fn frequent_calls_follow_nothing() {
+    let names = [
+        "read",
+        "write",
+        "openat",
+        "newfstatat",
+        "fcntl",
+        "lseek",
+        "close",
+        "mmap",
+    ];
+    for name in names {
+        assert!(!abi::follows_pointers(call(name, &[]).nr), "{name}");
+    }
+}
+
+#[test]
 fn messages_are_followed_to_their_parts() {
     // A name of 20 bytes, one part of 100, and 40 bytes of control data, of which 24 came.
     const HEADER: &[u64] = &[0x5000, 20, 0x2000, 1, 0x6000, 24, 0];
