@@ -70,6 +70,7 @@ fn argument(entry: Option<&Entry>, call: &Call, index: usize) -> String {
 fn points(effect: &Effect, index: usize) -> bool {
     match *effect {
         Effect::In(arg, _)
+        | Effect::Part(arg, ..)
         | Effect::Text(arg)
         | Effect::Texts(arg)
         | Effect::Gather(arg, _)

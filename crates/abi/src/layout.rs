@@ -54,7 +54,7 @@ pub(crate) const POLLFD: u32 = 8;
 /// Packed on x86-64.
 pub(crate) const EPOLL_EVENT: u32 = 12;
 
-pub(crate) const MSGHDR: u64 = 56;
+pub(crate) const MSGHDR: u32 = 56;
 pub(crate) const MMSGHDR: u64 = 64;
 
 pub(crate) const SEMBUF: u32 = 6;

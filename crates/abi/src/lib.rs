@@ -22,6 +22,7 @@
 
 #![forbid(unsafe_code)]
 
+mod arguments;
 mod calls;
 mod commands;
 mod describe;
@@ -34,8 +35,9 @@ mod table;
 
 use std::fmt;
 
+pub use arguments::{follows_pointers, read_by_arguments};
 pub use describe::describe;
-pub use plan::Plan;
+pub use plan::{Followed, Plan};
 pub use simple::{Simple, reads_by_arguments, simple};
 
 /// A system call as the guest makes it: `rax`, and `rdi`, `rsi`, `rdx`, `r10`, `r8`, `r9`.

@@ -42,6 +42,8 @@ pub(crate) enum Limit {
 struct Item {
     flow: Flow,
     when: When,
+    /// When it has come to that; before, the kernel may have looked or not.
+    sure: When,
     limit: Limit,
     first: usize,
     count: usize,
@@ -52,6 +54,37 @@ struct Item {
 pub struct Plan {
     items: Vec<Item>,
     ranges: Vec<Range>,
+    /// Where the pointers to the ranges lie, of those that lie in memory.
+    places: Vec<Option<u64>>,
+}
+
+/// Memory that a call touched through a pointer that lies in memory itself, such as an element of a `struct iovec` array.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Followed {
+    /// Where the pointer lies.
+    pub at: u64,
+    pub range: Range,
+    pub write: bool,
+}
+
+/// An address that the kernel is given.
+#[derive(Clone, Copy)]
+pub(crate) struct Pointer {
+    to: u64,
+    /// Where it lies, unless an argument or the call itself says it.
+    at: Option<u64>,
+}
+
+impl From<u64> for Pointer {
+    fn from(to: u64) -> Pointer {
+        Pointer { to, at: None }
+    }
+}
+
+impl Pointer {
+    pub(crate) fn is_null(self) -> bool {
+        self.to == 0
+    }
 }
 
 impl Plan {
@@ -77,6 +110,7 @@ impl Plan {
             call,
             mem,
             plan: Plan::default(),
+            sure: When::Success,
         };
         for effect in entry.effects.iter().chain(behaviour.effects) {
             draft.add(*effect);
@@ -94,28 +128,59 @@ impl Plan {
         self.collect(Flow::Read, ret, mem)
     }
 
+    /// What the kernel has touched through pointers that lie in memory, given the raw result of the call. Nothing if it has
+    /// failed: how far it came is not known. What it may have read or written is said once.
+    pub fn followed(&self, ret: i64, mem: &dyn Memory) -> Vec<Followed> {
+        let mut found = Vec::new();
+        if ret < 0 {
+            return found;
+        }
+        for item in self.items.iter().filter(|item| item.sure.holds(ret)) {
+            let write = item.flow == Flow::Write;
+            let told = found.len();
+            self.parts(item, ret, mem, &mut |range, at| {
+                let Some(at) = at else { return };
+                let same = |f: &Followed| (f.at, f.range) == (at, range);
+                if !found[..told].iter().any(same) {
+                    found.push(Followed { at, range, write });
+                }
+            });
+        }
+        found
+    }
+
     fn collect(&self, flow: Flow, ret: i64, mem: &dyn Memory) -> Vec<Range> {
         let mut found = Vec::new();
         for item in self.items.iter().filter(|item| item.flow == flow) {
-            let ranges = &self.ranges[item.first..item.first + item.count];
-            let mut left = item.budget(ranges, ret, mem);
-            for range in ranges {
-                let len = range.len.min(left);
-                left -= len;
-                let len = if ret < 0 {
-                    readable(mem, range.addr, len)
-                } else {
-                    len
-                };
-                if len > 0 {
-                    found.push(Range {
-                        addr: range.addr,
-                        len,
-                    });
-                }
-            }
+            self.parts(item, ret, mem, &mut |range, _| found.push(range));
         }
         found
+    }
+
+    /// The parts of an item's ranges that took part in the call, each with where the pointer to it lies.
+    fn parts(
+        &self,
+        item: &Item,
+        ret: i64,
+        mem: &dyn Memory,
+        found: &mut dyn FnMut(Range, Option<u64>),
+    ) {
+        let all = item.first..item.first + item.count;
+        let ranges = &self.ranges[all.clone()];
+        let mut left = item.budget(ranges, ret, mem);
+        for (range, at) in ranges.iter().zip(&self.places[all]) {
+            let len = range.len.min(left);
+            left -= len;
+            let len = if ret < 0 {
+                readable(mem, range.addr, len)
+            } else {
+                len
+            };
+            if len > 0 {
+                let addr = range.addr;
+                found(Range { addr, len }, *at);
+            }
+        }
     }
 }
 
@@ -161,9 +226,16 @@ pub(crate) struct Draft<'a> {
     call: &'a Call,
     mem: &'a dyn Memory,
     plan: Plan,
+    /// When the kernel has come to what is told next.
+    sure: When,
 }
 
 impl Draft<'_> {
+    /// What is told from here on, the kernel comes to on these results for certain.
+    pub(crate) fn sure(&mut self, when: When) {
+        self.sure = when;
+    }
+
     pub(crate) fn call(&self) -> &Call {
         self.call
     }
@@ -190,29 +262,41 @@ impl Draft<'_> {
         word(self.mem, addr, 8)
     }
 
+    /// The pointer at an address.
+    pub(crate) fn pointer(&self, at: u64) -> Option<Pointer> {
+        let at_it = |to| Pointer { to, at: Some(at) };
+        self.u64(at).map(at_it)
+    }
+
     /// How much of a range is mapped.
     pub(crate) fn readable(&self, addr: u64, len: u64) -> u64 {
         readable(self.mem, addr, len)
     }
 
     /// The kernel writes an object of a known size.
-    pub(crate) fn write(&mut self, when: When, addr: u64, len: u64) {
-        self.push(Flow::Write, when, Limit::Whole, addr, len);
+    pub(crate) fn write(&mut self, when: When, to: impl Into<Pointer>, len: u64) {
+        self.push(Flow::Write, when, Limit::Whole, to.into(), len);
     }
 
     /// The kernel writes an object of which only the largest size is known.
-    pub(crate) fn write_up_to(&mut self, when: When, addr: u64, most: u64, limit: Limit) {
-        self.push(Flow::Write, when, limit, addr, most);
+    pub(crate) fn write_up_to(
+        &mut self,
+        when: When,
+        to: impl Into<Pointer>,
+        most: u64,
+        limit: Limit,
+    ) {
+        self.push(Flow::Write, when, limit, to.into(), most);
     }
 
     /// The kernel reads an object.
-    pub(crate) fn read(&mut self, addr: u64, len: u64) {
-        self.push(Flow::Read, When::Always, Limit::Whole, addr, len);
+    pub(crate) fn read(&mut self, from: impl Into<Pointer>, len: u64) {
+        self.push(Flow::Read, When::Always, Limit::Whole, from.into(), len);
     }
 
     /// The kernel reads a string.
     pub(crate) fn read_text(&mut self, addr: u64) {
-        self.push(Flow::Read, When::Always, Limit::Text, addr, PATH_MAX);
+        self.push(Flow::Read, When::Always, Limit::Text, addr.into(), PATH_MAX);
     }
 
     /// The kernel reads an array of `struct iovec` and moves data through it.
@@ -221,16 +305,17 @@ impl Draft<'_> {
         flow: Flow,
         when: When,
         limit: Limit,
-        array: u64,
+        array: impl Into<Pointer>,
         elements: u64,
     ) {
-        if array == 0 || elements == 0 || elements > IOV_MAX {
+        let array = array.into();
+        if array.is_null() || elements == 0 || elements > IOV_MAX {
             return;
         }
         self.read(array, elements * IOVEC);
         let first = self.plan.ranges.len();
         for element in 0..elements {
-            let at = array.wrapping_add(element * IOVEC);
+            let at = array.to.wrapping_add(element * IOVEC);
             let (Some(addr), Some(len)) = (self.u64(at), self.u64(at.wrapping_add(8))) else {
                 break;
             };
@@ -238,18 +323,21 @@ impl Draft<'_> {
                 addr,
                 len: len.min(MAX_RW_COUNT),
             });
+            self.plan.places.push(Some(at));
         }
         let count = self.plan.ranges.len() - first;
         self.plan.items.push(Item {
             flow,
             when,
+            sure: self.sure,
             limit,
             first,
             count,
         });
     }
 
-    fn push(&mut self, flow: Flow, when: When, limit: Limit, addr: u64, len: u64) {
+    fn push(&mut self, flow: Flow, when: When, limit: Limit, pointer: Pointer, len: u64) {
+        let addr = pointer.to;
         if addr == 0 || len == 0 {
             return;
         }
@@ -257,9 +345,11 @@ impl Draft<'_> {
         let len = len.min(addr.wrapping_neg());
         let first = self.plan.ranges.len();
         self.plan.ranges.push(Range { addr, len });
+        self.plan.places.push(pointer.at);
         self.plan.items.push(Item {
             flow,
             when,
+            sure: self.sure,
             limit,
             first,
             count: 1,
@@ -267,11 +357,7 @@ impl Draft<'_> {
     }
 
     fn num(&self, num: Num) -> u64 {
-        match num {
-            Num::Size(index) => self.arg(index),
-            Num::Uint(index) => u64::from(self.int(index)),
-            Num::Int(index) => u64::try_from(self.int(index) as i32).unwrap_or(0),
-        }
+        num.of(self.call)
     }
 
     fn extent(&self, len: Len) -> (u64, Limit) {
@@ -292,7 +378,7 @@ impl Draft<'_> {
         match effect {
             Effect::In(arg, len) => {
                 let (bytes, limit) = self.extent(len);
-                self.push(Flow::Read, When::Always, limit, self.arg(arg), bytes);
+                self.push(Flow::Read, When::Always, limit, self.arg(arg).into(), bytes);
             }
             Effect::Text(arg) => self.read_text(self.arg(arg)),
             Effect::Texts(arg) => self.texts(self.arg(arg)),
@@ -306,16 +392,32 @@ impl Draft<'_> {
             }
             Effect::Out(arg, len) | Effect::Opt(arg, len) => {
                 let (bytes, limit) = self.extent(len);
-                self.push(Flow::Write, When::Success, limit, self.arg(arg), bytes);
+                self.push(
+                    Flow::Write,
+                    When::Success,
+                    limit,
+                    self.arg(arg).into(),
+                    bytes,
+                );
             }
             Effect::Late(arg, len, when) => {
                 let (bytes, limit) = self.extent(len);
-                self.push(Flow::Write, when, limit, self.arg(arg), bytes);
+                self.push(Flow::Write, when, limit, self.arg(arg).into(), bytes);
+            }
+            Effect::Part(arg, len, _) => {
+                let (bytes, limit) = self.extent(len);
+                self.push(Flow::Read, When::Always, limit, self.arg(arg).into(), bytes);
             }
             Effect::InOut(arg, len) => {
                 let (bytes, limit) = self.extent(len);
-                self.push(Flow::Read, When::Always, limit, self.arg(arg), bytes);
-                self.push(Flow::Write, When::Success, limit, self.arg(arg), bytes);
+                self.push(Flow::Read, When::Always, limit, self.arg(arg).into(), bytes);
+                self.push(
+                    Flow::Write,
+                    When::Success,
+                    limit,
+                    self.arg(arg).into(),
+                    bytes,
+                );
             }
             Effect::Told(buffer, size) => {
                 let (buffer, size) = (self.arg(buffer), self.arg(size));
@@ -357,10 +459,10 @@ impl Draft<'_> {
             let at = array.wrapping_add(index * 8);
             match self.u64(at) {
                 Some(0) | None => return self.read(array, (index + 1) * 8),
-                Some(string) => {
+                Some(to) => {
                     // The strings are gone after a successful execve, so their ends are found here.
-                    let len = text(self.mem, string, MAX_ARG_STRLEN);
-                    self.read(string, len);
+                    let len = text(self.mem, to, MAX_ARG_STRLEN);
+                    self.read(Pointer { to, at: Some(at) }, len);
                 }
             }
         }

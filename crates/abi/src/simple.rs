@@ -51,6 +51,7 @@ pub fn simple(nr: u64) -> Simple {
     for effect in entry.effects {
         let this = match *effect {
             Effect::In(..)
+            | Effect::Part(..)
             | Effect::Text(_)
             | Effect::Texts(_)
             | Effect::Gather(..)

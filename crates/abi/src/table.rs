@@ -23,6 +23,18 @@ pub(crate) enum Num {
     Int(u8),
 }
 
+impl Num {
+    /// What it is in a particular call.
+    pub(crate) fn of(self, call: &Call) -> u64 {
+        let Call { args, .. } = call;
+        match self {
+            Num::Size(index) => args[usize::from(index)],
+            Num::Uint(index) => u64::from(args[usize::from(index)] as u32),
+            Num::Int(index) => u64::try_from(args[usize::from(index)] as i32).unwrap_or(0),
+        }
+    }
+}
+
 /// How long an object in guest memory is.
 #[derive(Clone, Copy)]
 pub(crate) enum Len {
@@ -60,6 +72,8 @@ pub(crate) enum When {
 pub(crate) enum Effect {
     /// Reads an object.
     In(u8, Len),
+    /// Reads an object, or only its beginning: so many bytes at least, if it is as long.
+    Part(u8, Len, u8),
     /// Reads a string that ends with a zero byte.
     Text(u8),
     /// Reads a null-terminated array of pointers to strings, and the strings.

@@ -308,3 +308,138 @@ fn blocking() {
         assert_eq!(blocking(name), Blocking::Never, "{name}");
     }
 }
+
+/// What a call followed: where each pointer lies, where it leads, how many bytes, and whether it wrote there.
+#[track_caller]
+fn follows(name: &str, args: &[u64], ret: i64, mem: &Words, expected: &[(u64, u64, u64, bool)]) {
+    let call = call(name, args);
+    assert!(abi::follows_pointers(call.nr), "{name}");
+    let plan = Plan::before(&call, mem).expect("a plan");
+    let found = plan.followed(ret, mem);
+    let found: Vec<_> = found
+        .iter()
+        .map(|f| (f.at, f.range.addr, f.range.len, f.write))
+        .collect();
+    assert_eq!(found, expected, "{name}");
+}
+
+#[test]
+fn lists_are_followed_as_far_as_the_result_says() {
+    let mem = &Words(&[(0x1000, &[0x5000, 10, 0x6000, 20, 0x7000, 30])]);
+    let list = [3, 0x1000, 3];
+    let (first, second) = ((0x1000, 0x5000, 10, true), (0x1010, 0x6000, 7, true));
+    follows("readv", &list, 17, mem, &[first, second]);
+    follows("preadv2", &list, 4, mem, &[(0x1000, 0x5000, 4, true)]);
+    follows("readv", &list, -14, mem, &[]);
+    let all = [
+        (0x1000, 0x5000, 10, false),
+        (0x1010, 0x6000, 20, false),
+        (0x1020, 0x7000, 30, false),
+    ];
+    follows("writev", &list, 60, mem, &all);
+    follows("pwritev", &list, 0, mem, &[]);
+    // Either way.
+    follows("vmsplice", &list, 10, mem, &all[..1]);
+    follows(
+        "process_vm_readv",
+        &[1, 0x1000, 3, 0x2000, 1, 0],
+        10,
+        mem,
+        &[first],
+    );
+}
+
+#[test]
+fn frequent_calls_follow_nothing() {
+    let names = [
+        "read",
+        "write",
+        "openat",
+        "newfstatat",
+        "fcntl",
+        "lseek",
+        "close",
+        "mmap",
+    ];
+    for name in names {
+        assert!(!abi::follows_pointers(call(name, &[]).nr), "{name}");
+    }
+}
+
+#[test]
+fn messages_are_followed_to_their_parts() {
+    // A name of 20 bytes, one part of 100, and 40 bytes of control data, of which 24 came.
+    const HEADER: &[u64] = &[0x5000, 20, 0x2000, 1, 0x6000, 24, 0];
+    let mem = &Words(&[(0x1000, HEADER), (0x2000, &[0x7000, 100])]);
+    let sent = [
+        (0x1000, 0x5000, 20, false),
+        (0x1020, 0x6000, 24, false),
+        (0x1010, 0x2000, 16, false),
+        (0x2000, 0x7000, 50, false),
+    ];
+    follows("sendmsg", &[3, 0x1000, 0], 50, mem, &sent);
+    let received = [
+        (0x1010, 0x2000, 16, false),
+        (0x2000, 0x7000, 50, true),
+        (0x1000, 0x5000, 20, true),
+        (0x1020, 0x6000, 24, true),
+    ];
+    follows("recvmsg", &[3, 0x1000, 0], 50, mem, &received);
+    follows("recvmsg", &[3, 0x1000, 0], -11, mem, &[]);
+}
+
+#[test]
+fn messages_that_were_not_sent_are_not_followed() {
+    // Two messages, of which 5 and 9 bytes would have been sent.
+    const HEADERS: &[u64] = &[0, 0, 0x2000, 1, 0, 0, 0, 5, 0, 0, 0x3000, 1, 0, 0, 0, 9];
+    let mem = &Words(&[
+        (0x1000, HEADERS),
+        (0x2000, &[0x5000, 10]),
+        (0x3000, &[0x6000, 10]),
+    ]);
+    let first = [(0x1010, 0x2000, 16, false), (0x2000, 0x5000, 5, false)];
+    let second = [(0x1050, 0x3000, 16, false), (0x3000, 0x6000, 9, false)];
+    follows("sendmmsg", &[3, 0x1000, 2, 0], 1, mem, &first);
+    follows(
+        "sendmmsg",
+        &[3, 0x1000, 2, 0],
+        2,
+        mem,
+        &[first, second].concat(),
+    );
+}
+
+/// What a call read where its arguments point: the argument and how many bytes.
+#[track_caller]
+fn reads(name: &str, args: &[u64], ret: i64, expected: &[(usize, u64)]) {
+    let mut found = Vec::new();
+    abi::read_by_arguments(&call(name, args), ret, &mut |arg, len| {
+        found.push((arg, len))
+    });
+    assert_eq!(found, expected, "{name}");
+}
+
+#[test]
+fn arguments_are_read_as_far_as_is_certain() {
+    reads("write", &[1, 0x1000, 100], 60, &[(1, 60)]);
+    reads("write", &[1, 0x1000, 100], -4, &[]);
+    reads(
+        "sendto",
+        &[3, 0x1000, 9, 0, 0x2000, 16],
+        9,
+        &[(1, 9), (4, 16)],
+    );
+    reads("sendto", &[3, 0x1000, 9, 0, 0, 16], 9, &[(1, 9)]);
+    let connect = [3, 0x1000, 16];
+    reads("connect", &connect, 0, &[(1, 16)]);
+    reads("connect", &connect, -111, &[(1, 16)]);
+    // A bad descriptor is seen first.
+    reads("connect", &connect, -9, &[]);
+    reads("poll", &[0x1000, 3, 0], 1, &[(0, 24)]);
+    reads("nanosleep", &[0x1000, 0], -516, &[(0, 16)]);
+    reads("writev", &[1, 0x1000, 2], 5, &[(1, 32)]);
+    reads("recvmsg", &[3, 0x1000, 0], 5, &[(1, 56)]);
+    reads("epoll_ctl", &[3, 2, 4, 0x1000], 0, &[]);
+    reads("setsockopt", &[3, 1, 2, 0x1000, 8], 0, &[(3, 1)]);
+    reads("fcntl", &[3, 6, 0x1000], 0, &[(2, 32)]);
+}

@@ -674,7 +674,7 @@ impl<'a, E: Edges> Slicer<'a, E> {
                 self.now = 0;
                 self.asked.clear();
             }
-            Event::State { .. } => {}
+            Event::State { .. } | Event::Followed(_) => {}
         }
     }
 

@@ -412,7 +412,7 @@ impl Pass<'_> {
                     self.memory.store(w.addr, w.len, after);
                 }
             }
-            Event::Exec => {}
+            Event::Followed(_) | Event::Exec => {}
         }
         self.place.step += event.steps();
     }

@@ -31,7 +31,7 @@ mod code;
 mod run;
 mod tape;
 
-pub(crate) use self::tape::Tape;
+pub(crate) use self::tape::{Tape, Wanted};
 
 /// Steps between two looks at the guest when nobody asked for fewer. Any number will do whose
 /// negation has a top byte that is not zero.

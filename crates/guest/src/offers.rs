@@ -7,7 +7,7 @@
 //! Afterwards the tracer sees how many were taken, and catches up on what it keeps of calls.
 //!
 //! Offered are only calls of which nothing has to be known at the moment they are made: that write no output that
-//! somebody is to see and change no descriptors, and, if the tape is to tell that, read what their arguments say. What they write goes to private
+//! somebody is to see and change no descriptors, and, if the tape is to tell that, touch what their arguments say. What they write goes to private
 //! memory in which there can be no code, so that it is there to be written when the call comes.
 
 use std::collections::VecDeque;
@@ -90,7 +90,7 @@ impl Engine {
                 call.args[n + 3] = word(offer::ARGS + 8 * n as u32);
             }
             let plan = || abi::Plan::before(&call, &self.memory).ok();
-            let plan = self.tape_wants_reads().then(plan).flatten();
+            let plan = self.tape_wants().reads.then(plan).flatten();
             let reads = plan.map(|p| p.reads(o.result, &self.memory));
             let stretch = |r: abi::Range| Stretch {
                 addr: r.addr,
@@ -200,9 +200,9 @@ impl Replay {
         let announced = matches!(&until.syscalls, Syscalls::Numbers(list) if list.contains(&nr));
         let named = nr == libc::SYS_prctl as u64
             || nr == libc::SYS_write as u64 && !self.engine.threads.naming.is_empty();
-        // Later it is not known any more what it read.
-        let reads = self.engine.tape_wants_reads() && !abi::reads_by_arguments(nr);
-        if announced || named || reads || !self.descriptors.can_wait(&call) {
+        // Later it is not known any more what it touched.
+        let unknown = self.engine.tape_wants().has_to_be_seen(nr);
+        if announced || named || unknown || !self.descriptors.can_wait(&call) {
             return None;
         }
         let written = match abi::simple(nr) {

@@ -205,6 +205,8 @@ pub struct Replay {
     pub(crate) to_deliver: VecDeque<Pending>,
     /// The system call at hand, until the tape has been told what became of it, and what it may read.
     taped_call: Option<(Call, Option<abi::Plan>)>,
+    /// That of calls that threads wait in.
+    taped_waits: Vec<(ThreadId, abi::Plan)>,
     /// How many answers are offered to calls in advance.
     pub(crate) window: crate::offers::Window,
 }
@@ -299,6 +301,7 @@ impl Replay {
             pid: snapshot.pid,
             to_deliver: VecDeque::new(),
             taped_call: None,
+            taped_waits: Vec::new(),
             window: crate::offers::Window::default(),
         };
         replay.next = replay.reader.next()?;

@@ -6,6 +6,7 @@
 
 use abi::{Blocking, Call, Plan};
 
+use crate::engine::Wanted;
 use crate::futex::Sleeper;
 pub(crate) use crate::policy::Why;
 use crate::process::Outcome;
@@ -36,8 +37,8 @@ pub(crate) struct Circumstances {
     several: bool,
     /// There is memory that others can write.
     watching: bool,
-    /// A tape is to tell what calls read.
-    reads: bool,
+    /// What a tape is to tell of calls.
+    told: Wanted,
     /// Somebody wants to see these before they are made.
     asked: Syscalls,
 }
@@ -53,10 +54,10 @@ impl Recorder {
         let guarded = !self.engine.protected.is_empty();
         let several = self.engine.threads.several();
         let watching = self.outside.watching();
-        let reads = self.engine.tape_wants_reads();
+        let told = self.engine.tape_wants();
         let known = &self.classes_for;
-        if (guarded, several, watching, reads)
-            == (known.guarded, known.several, known.watching, known.reads)
+        if (guarded, several, watching, told)
+            == (known.guarded, known.several, known.watching, known.told)
             && known.asked == self.asked
         {
             return;
@@ -65,15 +66,15 @@ impl Recorder {
             guarded,
             several,
             watching,
-            reads,
+            told,
             asked: self.asked.clone(),
         };
         let asked = &self.asked;
         self.engine.set_classes(&|nr| {
             let yields = nr == libc::SYS_sched_yield as u64;
             let blocks = abi::may_block(nr) != Blocking::Never;
-            // Later it is not known any more what it read.
-            let unknown = reads && !abi::reads_by_arguments(nr);
+            // Later it is not known any more what it touched.
+            let unknown = told.has_to_be_seen(nr);
             if watching || several && (blocks || yields) || unknown || asked.has(nr) {
                 0
             } else {
@@ -211,7 +212,7 @@ impl Recorder {
             None => Ok(None),
             Some(i) => {
                 let w = self.waiting.remove(i);
-                self.tape_call_begins(&w.call);
+                self.tape_call_resumes(&w.prepared);
                 let outcome = w
                     .result()
                     .expect("a thread is ready when its call has come out");

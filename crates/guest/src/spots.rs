@@ -6,7 +6,7 @@
 //! calls since the last time are put in their places first. The ring itself is emptied by the recorder, which
 //! moves it to the file.
 //!
-//! What a call has read is known afterwards only if its arguments say it. If somebody wants to know, other calls are
+//! What a call has touched is known afterwards only if its arguments say it. If somebody wants to know, other calls are
 //! not run on the spot (`choose_classes`).
 
 use ::tape::{Event, Stretch};
@@ -101,7 +101,7 @@ impl Engine {
             len: r.len,
         };
         let plan = || Plan::before(call, &self.memory).ok();
-        let plan = self.tape_wants_reads().then(plan).flatten();
+        let plan = self.tape_wants().reads.then(plan).flatten();
         let reads = plan.map(|p| p.reads(result, &self.memory));
         let writes = match abi::simple(call.nr) {
             Simple::FixedAt { arg, .. } | Simple::ReturnedAt { arg, .. } if written > 0 => {

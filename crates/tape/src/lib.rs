@@ -162,6 +162,15 @@ pub struct Stretch {
     pub len: u64,
 }
 
+/// Memory that a system call touched through a pointer that lies in memory itself, such as an element of a list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Followed {
+    /// Where the pointer lies.
+    pub at: u64,
+    pub to: Stretch,
+    pub write: bool,
+}
+
 /// What happened between two records.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Event {
@@ -190,6 +199,8 @@ pub enum Event {
     Outside { writes: Vec<Stretch> },
     /// The guest is another program from here on.
     Exec,
+    /// The call whose [`Event::Leave`] comes next has touched this.
+    Followed(Vec<Followed>),
 }
 
 impl Event {
@@ -219,6 +230,11 @@ pub trait Listener: Send {
     /// It makes use of what system calls read ([`Event::Leave`]); otherwise that may be missing.
     fn wants_reads(&self) -> bool {
         true
+    }
+
+    /// It is to be told what system calls touch through pointers that lie in memory ([`Event::Followed`]).
+    fn wants_followed(&self) -> bool {
+        false
     }
 
     fn hear(&mut self, part: Part<'_>);

@@ -4,7 +4,7 @@ use crate::Blocking::{May, Never};
 use crate::errno::ENOSYS;
 use crate::layout::{EPOLL_EVENT, ITIMERSPEC, POLLFD, SIGSET, TIMESPEC, TIMEVAL};
 use crate::plan::Draft;
-use crate::table::Effect::{By, In, Late, Opt, Out, Reads, Text};
+use crate::table::Effect::{By, In, Late, Opt, Out, Part, Reads, Text};
 use crate::table::Len::{Arg, Fixed, Items, RetItems};
 use crate::table::Num::{Int, Size, Uint};
 use crate::table::When::{self, Always};
@@ -29,7 +29,8 @@ calls! {
     214 epoll_ctl_old/4:     OUTSIDE, Never, [];
     215 epoll_wait_old/4:    OUTSIDE, Never, [];
     232 epoll_wait/4:        OUTSIDE, May,   [Out(1, RetItems(EPOLL_EVENT, Int(2)))];
-    233 epoll_ctl/4:         OUTSIDE, Never, [In(3, Fixed(EPOLL_EVENT))];
+    // Removing a descriptor takes no event.
+    233 epoll_ctl/4:         OUTSIDE, Never, [Part(3, Fixed(EPOLL_EVENT), 0)];
     253 inotify_init/0:      OUTSIDE, Never, [];
     254 inotify_add_watch/3: OUTSIDE, Never, [Text(1)];
     255 inotify_rm_watch/2:  OUTSIDE, Never, [];
@@ -69,7 +70,7 @@ fn fd_sets(draft: &mut Draft<'_>) {
 fn packed_mask(draft: &mut Draft<'_>) {
     let pair = draft.arg(5);
     draft.read(pair, 16);
-    if let Some(mask) = draft.u64(pair).filter(|_| pair != 0) {
+    if let Some(mask) = draft.pointer(pair).filter(|_| pair != 0) {
         draft.read(mask, SIGSET.into());
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::Blocking::{May, Never};
 use crate::layout::{INT, LONG, STAT, STATFS, STATX, TIMESPEC, TIMEVAL, USTAT, UTIMBUF};
-use crate::plan::{Draft, Limit};
+use crate::plan::{Draft, Limit, Pointer};
 use crate::table::Effect::{By, In, Out, Reads, Text};
 use crate::table::Len::{Arg, Fixed, Ret, RetAtMost, RetItems};
 use crate::table::Num::{Int, Size, Uint};
@@ -172,10 +172,13 @@ fn statmount(draft: &mut Draft<'_>) {
 }
 
 /// `struct xattr_args` holds a pointer to the value, its size and flags.
-fn xattr_args(draft: &mut Draft<'_>) -> Option<(u64, u64)> {
+fn xattr_args(draft: &mut Draft<'_>) -> Option<(Pointer, u64)> {
     let (args, size) = (draft.arg(4), draft.arg(5));
     draft.read(args, size);
-    Some((draft.u64(args)?, draft.u32(args.wrapping_add(8))?.into()))
+    Some((
+        draft.pointer(args)?,
+        draft.u32(args.wrapping_add(8))?.into(),
+    ))
 }
 
 fn setxattrat(draft: &mut Draft<'_>) {

@@ -6,8 +6,8 @@
 use crate::Blocking::{ByFd, Never};
 use crate::errno::{EINVAL, ENOPROTOOPT};
 use crate::layout::{INT, MMSGHDR, MSGHDR, TIMESPEC};
-use crate::plan::{Draft, Flow, Limit};
-use crate::table::Effect::{By, In, Late, Out, Reads, Told};
+use crate::plan::{Draft, Flow, Limit, Pointer};
+use crate::table::Effect::{By, In, Late, Out, Part, Reads, Told};
 use crate::table::Len::{Arg, Fixed, Ret, RetAtMost};
 use crate::table::Num::{Int, Size};
 use crate::table::When::{self, Above, Always, Success};
@@ -21,15 +21,16 @@ calls! {
     44  sendto/6:      OUTSIDE, ByFd(0), [In(1, Ret(Size(2))), In(4, Arg(Int(5)))];
     // With MSG_TRUNC the result is the size of the packet, not of what fitted.
     45  recvfrom/6:    OUTSIDE, ByFd(0), [Out(1, RetAtMost(Size(2))), Told(4, 5)];
-    46  sendmsg/3:     OUTSIDE, ByFd(0), [Reads(sendmsg)];
-    47  recvmsg/3:     OUTSIDE, ByFd(0), [By(recvmsg)];
+    46  sendmsg/3:     OUTSIDE, ByFd(0), [In(1, Fixed(MSGHDR)), Reads(sendmsg)];
+    47  recvmsg/3:     OUTSIDE, ByFd(0), [In(1, Fixed(MSGHDR)), By(recvmsg)];
     48  shutdown/2:    OUTSIDE, Never,   [];
     49  bind/3:        OUTSIDE, Never,   [In(1, Arg(Int(2)))];
     50  listen/2:      OUTSIDE, Never,   [];
     51  getsockname/3: OUTSIDE, Never,   [Told(1, 2)];
     52  getpeername/3: OUTSIDE, Never,   [Told(1, 2)];
     53  socketpair/4:  OUTSIDE, Never,   [Out(3, Fixed(2 * INT))];
-    54  setsockopt/5:  Rule::By(setsockopt), Never, [In(3, Arg(Int(4)))];
+    // Many options are an int, and only that much is read.
+    54  setsockopt/5:  Rule::By(setsockopt), Never, [Part(3, Arg(Int(4)), 1)];
     55  getsockopt/5:  Rule::By(getsockopt), Never, [By(option)];
     288 accept4/4:     OUTSIDE, ByFd(0), [Told(1, 2)];
     299 recvmmsg/5:    OUTSIDE, ByFd(0), [By(recvmmsg), In(4, Fixed(TIMESPEC)), Late(4, Fixed(TIMESPEC), Always)];
@@ -81,15 +82,17 @@ fn option(draft: &mut Draft<'_>) {
 
 /// The fields of `struct msghdr`, captured before the kernel replaces some of them.
 struct Message {
-    name: u64,
+    name: Pointer,
     name_len: u64,
-    vectors: u64,
+    vectors: Pointer,
     vector_count: u64,
-    control: u64,
+    control: Pointer,
     control_len: u64,
 }
 
 const NAME_LEN: u64 = 8;
+/// The kernel takes a longer name for one of this size.
+const LONGEST_NAME: u64 = 128;
 const CONTROL_LEN: u64 = 40;
 /// Follows `CONTROL_LEN`, of 8 bytes.
 const FLAGS: u64 = 48;
@@ -98,22 +101,22 @@ fn message(draft: &mut Draft<'_>, header: u64) -> Option<Message> {
     if header == 0 {
         return None;
     }
-    draft.read(header, MSGHDR);
     let field = |offset: u64| draft.u64(header.wrapping_add(offset));
+    let pointer = |offset: u64| draft.pointer(header.wrapping_add(offset));
     let name_len = draft.u32(header.wrapping_add(NAME_LEN))? as i32;
     Some(Message {
-        name: field(0)?,
+        name: pointer(0)?,
         name_len: u64::try_from(name_len).unwrap_or(0),
-        vectors: field(16)?,
+        vectors: pointer(16)?,
         vector_count: field(24)?,
-        control: field(32)?,
+        control: pointer(32)?,
         control_len: field(CONTROL_LEN)?,
     })
 }
 
 fn send_one(draft: &mut Draft<'_>, header: u64, sent: Limit) {
     if let Some(message) = message(draft, header) {
-        draft.read(message.name, message.name_len);
+        draft.read(message.name, message.name_len.min(LONGEST_NAME));
         draft.read(message.control, message.control_len);
         draft.vectors(
             Flow::Read,
@@ -141,7 +144,7 @@ fn receive_one(draft: &mut Draft<'_>, header: u64, when: When, received: Limit) 
         at: header.wrapping_add(offset),
         width,
     };
-    if message.name != 0 {
+    if !message.name.is_null() {
         draft.write(when, header.wrapping_add(NAME_LEN), 4);
         draft.write_up_to(when, message.name, message.name_len, told(NAME_LEN, 4));
     }
@@ -167,7 +170,7 @@ fn recvmsg(draft: &mut Draft<'_>) {
 }
 
 /// `struct mmsghdr` is a `struct msghdr` and the size of what was moved.
-const MOVED: u64 = MSGHDR;
+const MOVED: u64 = MSGHDR as u64;
 /// The kernel looks at no more messages than this.
 const UIO_MAXIOV: u32 = 1024;
 
@@ -177,6 +180,8 @@ fn many(draft: &mut Draft<'_>, each: fn(&mut Draft<'_>, u64, When, Limit)) {
         let header = headers.wrapping_add(index * MMSGHDR);
         let when = Above(index as i64);
         let moved = header.wrapping_add(MOVED);
+        draft.sure(when);
+        draft.read(header, MSGHDR.into());
         each(
             draft,
             header,

@@ -8,7 +8,7 @@ use crate::layout::{
     CAP_USER_DATA, CAP_USER_HEADER, INT, LONG, RLIMIT, RUSAGE, SCHED_PARAM, TIMESPEC, WAITID_INFO,
 };
 use crate::plan::Draft;
-use crate::table::Effect::{By, In, Late, Opt, Out, Reads, Text, Texts};
+use crate::table::Effect::{By, In, Late, Opt, Out, Part, Reads, Text, Texts};
 use crate::table::Len::{Arg, Fixed, Items, Ret, RetItems};
 use crate::table::Num::{Int, Size, Uint};
 use crate::table::When::{self, Above, Always};
@@ -67,7 +67,8 @@ calls! {
     158 arch_prctl/2:             Rule::Commands(&ARCH_PRCTL), Never, [];
     160 setrlimit/2:              Rule::By(setrlimit), Never, [In(1, Fixed(RLIMIT))];
     186 gettid/0:                 OUTSIDE, Never, [];
-    203 sched_setaffinity/3:      OUTSIDE, Never, [In(2, Arg(Uint(1)))];
+    // What is behind the most processors that the kernel can have, it does not look at.
+    203 sched_setaffinity/3:      OUTSIDE, Never, [Part(2, Arg(Uint(1)), 8)];
     204 sched_getaffinity/3:      OUTSIDE, Never, [Out(2, Ret(Uint(1)))];
     205 set_thread_area/1:        refused("32-bit segments are not recorded", ENOSYS), Never, [];
     211 get_thread_area/1:        refused("32-bit segments are not recorded", ENOSYS), Never, [];

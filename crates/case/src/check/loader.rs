@@ -200,16 +200,18 @@ impl Loader {
             let role = self.wanted.get(name).cloned();
             role.filter(|_| !left_out.iter().any(|l| l == name))
         };
-        let noted = |name: &str| self.patterns.iter().any(|p| p.matches(name));
+        let asked = |name: &str| self.patterns.iter().any(|p| p.matches(name));
         let mut found = program.functions_named(|name| {
-            role(name).is_some() || noted(name) || name.starts_with(REPLACEMENT)
+            role(name).is_some() || asked(name) || name.starts_with(REPLACEMENT)
         });
         let replaced: HashSet<String> = found.iter().filter_map(|f| replaced(&f.name)).collect();
         if !replaced.is_empty() {
-            let unknown = |name: &str| role(name).is_none() && !noted(name);
+            let unknown = |name: &str| role(name).is_none() && !asked(name);
             found.extend(program.functions_named(|n| replaced.contains(n) && unknown(n)));
         }
         found.retain(|f| !f.name.starts_with(REPLACEMENT));
+        let library = library(&program);
+        let in_library = |entry: u64| library.iter().any(|(a, b)| (*a..*b).contains(&entry));
         let mut codebase = self
             .codebase
             .lock()
@@ -220,11 +222,13 @@ impl Loader {
         self.main = None;
         let mut entries = Vec::new();
         for f in found {
-            let other = match replaced.contains(&f.name) {
-                true => Role::Replaced,
-                false => Role::Noted,
+            let role = role(&f.name).filter(|r| !r.is_of_library() || in_library(f.entry));
+            let role = match role {
+                Some(role) => role,
+                None if replaced.contains(&f.name) => Role::Replaced,
+                None if asked(&f.name) => Role::Noted,
+                None => continue,
             };
-            let role = role(&f.name).unwrap_or(other);
             match role {
                 Role::Ends => self.exits.push(f.entry),
                 _ if f.name == "main" && self.back.is_none() => self.main = Some(f.entry),
@@ -264,18 +268,8 @@ impl Loader {
                 codebase.stubs.insert(stub, n as u16);
             }
         }
-        let called = |prefix: &str| -> Vec<(u64, u64)> {
-            let is = |m: &ModuleInfo| {
-                let name = m.name.file_name().unwrap_or_default().to_string_lossy();
-                name.starts_with(prefix)
-            };
-            let modules = program.modules().into_iter();
-            modules.filter(is).map(|m| (m.start, m.end)).collect()
-        };
-        codebase.loader = called("ld-linux");
-        codebase.library = called("libc.so");
-        let loader = codebase.loader.clone();
-        codebase.library.extend(loader);
+        codebase.loader = called(&program, &["ld-linux"]);
+        codebase.library = library;
         codebase.program = Some(Arc::new(program));
         let probes = codebase.probes();
         drop(codebase);
@@ -352,6 +346,21 @@ fn replaced(name: &str) -> Option<String> {
     let which = which.strip_prefix("ZU_NONE_")?;
     let numbered = number.bytes().all(|b| b.is_ascii_digit());
     numbered.then(|| which.to_owned())
+}
+
+/// Where the C library and the loader are.
+fn library(program: &Program) -> Vec<(u64, u64)> {
+    called(program, &["libc.so", "ld-linux"])
+}
+
+/// Where the files are whose names begin with one of these.
+fn called(program: &Program, beginnings: &[&str]) -> Vec<(u64, u64)> {
+    let is = |m: &ModuleInfo| {
+        let name = m.name.file_name().unwrap_or_default().to_string_lossy();
+        beginnings.iter().any(|b| name.starts_with(b))
+    };
+    let modules = program.modules().into_iter();
+    modules.filter(is).map(|m| (m.start, m.end)).collect()
 }
 
 /// Where the function that the guest stands at the beginning of will return to.

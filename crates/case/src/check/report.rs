@@ -9,7 +9,7 @@ use image::Program;
 use image::effects::{self, RegRange};
 use rules::eval::{CallEvent, Value};
 use rules::heap::{BlockId, DIFFERENCE, Family, Heap};
-use rules::machine::{By, Redex, Suspect};
+use rules::machine::{Holder, Redex, Suspect};
 use rules::term::{Checked, Slot};
 use serde::Serialize;
 
@@ -320,11 +320,14 @@ fn message(s: &Suspect, leaks: &[LeakedBlocks], further: Amount, detail: &str) -
             address,
             size,
             write,
+            call,
             ..
         } => {
             let verb = if *write { "write" } else { "read" };
             let bytes = if *size == 1 { "byte" } else { "bytes" };
-            format!("{verb} of {size} {bytes} at {address:#x}")
+            let by = call.and_then(abi::name).map(|name| format!(" by {name}"));
+            let by = by.unwrap_or_default();
+            format!("{verb} of {size} {bytes} at {address:#x}{by}")
         }
         Redex::Use { register: Some(r) } => {
             let name = image::effects::RegRange::general(u16::from(*r));
@@ -488,8 +491,12 @@ fn leaks(w: &mut Watched, culprits: &[BlockId]) -> Result<(Vec<LeakedBlocks>, Am
     Ok((list, further))
 }
 
-fn general(register: u8) -> Spot {
-    Spot::Register(RegRange::general(register.into()))
+fn place_of(holder: Holder) -> Spot {
+    match holder {
+        Holder::Register(r) => Spot::Register(RegRange::general(r.into())),
+        Holder::Vector(n) => Spot::Register(RegRange::vector(n.into()).part(0, 8)),
+        Holder::Memory(at, len) => Spot::Memory(at, len),
+    }
 }
 
 /// Where memory is compared of which some was never written: whether it is the same up to there.
@@ -519,11 +526,10 @@ fn starts(w: &Watched, rule: &Checked, s: &Suspect) -> Vec<Start> {
             continue;
         };
         let argument = rule.arguments.iter().position(|a| *a == Some(*slot));
-        let (step, register) = match (argument, &s.what) {
-            (Some(_), Redex::Access { register, .. }) => (s.step, *register),
-            (Some(n), Redex::Call { first, .. }) => {
-                (s.step, ARGUMENTS.get(n + usize::from(*first)).copied())
-            }
+        let passed = |n: usize| ARGUMENTS.get(n).map(|r| Holder::Register(*r));
+        let (step, holder) = match (argument, &s.what) {
+            (Some(_), Redex::Access { pointer, .. }) => (s.step, *pointer),
+            (Some(n), Redex::Call { first, .. }) => (s.step, passed(n + usize::from(*first))),
             (Some(_), _) => (s.step, None),
             // A pointer that was freed earlier.
             (None, _) => {
@@ -532,27 +538,23 @@ fn starts(w: &Watched, rule: &Checked, s: &Suspect) -> Vec<Start> {
                 let (Some(f), Some(n)) = (block.freed, argument) else {
                     continue;
                 };
-                (f.step, ARGUMENTS.get(n).copied())
+                (f.step, passed(n))
             }
         };
-        let Some(register) = register else { continue };
+        let Some(holder) = holder else { continue };
         out.push(Start {
             name: name(slot),
             step,
             thread: s.thread,
             any: false,
-            at: general(register),
+            at: place_of(holder),
             block: *id,
         });
     }
     let value = match &s.what {
-        Redex::Use { register: Some(r) } => Some(general(*r)),
+        Redex::Use { register: Some(r) } => Some(place_of(Holder::Register(*r))),
         Redex::Use { register: None } => Some(Spot::Register(effects::ARITHMETIC)),
-        Redex::Given { by, .. } | Redex::Compared { by, .. } => Some(match *by {
-            By::Register(r) => general(r),
-            By::Vector(n) => Spot::Register(RegRange::vector(n.into()).part(0, 8)),
-            By::Memory(at, len) => Spot::Memory(at, len),
-        }),
+        Redex::Given { by, .. } | Redex::Compared { by, .. } => Some(place_of(*by)),
         _ => None,
     };
     if let Some(at) = value {

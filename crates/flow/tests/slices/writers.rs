@@ -78,7 +78,7 @@ impl Plain {
                             plain.memory(w.addr, w.len, step);
                         }
                     }
-                    Event::State { .. } | Event::Exec => {}
+                    Event::State { .. } | Event::Followed(_) | Event::Exec => {}
                 },
             }
             true

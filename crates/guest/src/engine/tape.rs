@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
-use ::tape::{Event, Insn as TapedInsn, Listener, Measures, Part, Shape, Stretch};
+use ::tape::{Event, Followed, Insn as TapedInsn, Listener, Measures, Part, Shape, Stretch};
 use abi::{Call, Class, Plan};
 
 use super::*;
@@ -94,10 +94,25 @@ struct Running {
     writes: Vec<Stretch>,
 }
 
+/// What somebody wants to know of system calls beside what they write.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Wanted {
+    /// What they read.
+    pub(crate) reads: bool,
+    /// What they touch through pointers that lie in memory.
+    followed: bool,
+}
+
+impl Wanted {
+    /// Of such calls it is not known any more when they are over, but has to be found in memory before they are made.
+    pub(crate) fn has_to_be_seen(self, nr: u64) -> bool {
+        self.reads && !abi::reads_by_arguments(nr) || self.followed && abi::follows_pointers(nr)
+    }
+}
+
 /// Somebody listens on another thread.
 struct Reader {
-    /// Also to what system calls read.
-    wants_reads: bool,
+    wanted: Wanted,
     to: Option<Sender<Message>>,
     /// Gives copies back that have been read.
     done: Receiver<Vec<u8>>,
@@ -119,7 +134,10 @@ struct Message {
 
 impl Reader {
     fn start(mut listener: Box<dyn Listener>) -> Self {
-        let wants_reads = listener.wants_reads();
+        let wanted = Wanted {
+            reads: listener.wants_reads(),
+            followed: listener.wants_followed(),
+        };
         let (to, messages) = channel::<Message>();
         let (ack, done) = channel();
         let thread = std::thread::spawn(move || {
@@ -138,7 +156,7 @@ impl Reader {
             listener
         });
         Reader {
-            wants_reads,
+            wanted,
             to: Some(to),
             done,
             busy: 0,
@@ -185,12 +203,10 @@ impl Engine {
         self.tape.running.is_some()
     }
 
-    /// Somebody wants to know what system calls read.
-    pub(crate) fn tape_wants_reads(&self) -> bool {
-        self.tape
-            .running
-            .as_ref()
-            .is_some_and(|r| r.reader.wants_reads)
+    /// What somebody wants to know of system calls.
+    pub(crate) fn tape_wants(&self) -> Wanted {
+        let running = self.tape.running.as_ref();
+        running.map_or(Wanted::default(), |r| r.reader.wanted)
     }
 
     /// Has the tape tell the arguments of calls that arrive at these addresses, and the result of
@@ -684,9 +700,20 @@ impl Engine {
             return Ok(());
         }
         let stretch = |addr, len| Stretch { addr, len };
-        let reads = plan.map(|p| p.reads(result, &self.memory));
+        let wanted = self.tape_wants();
+        let reads = plan.filter(|_| wanted.reads);
+        let reads = reads.map(|p| p.reads(result, &self.memory));
         let reads = reads.into_iter().flatten();
         let reads = reads.map(|r| stretch(r.addr, r.len)).collect();
+        let followed = plan.filter(|_| wanted.followed);
+        let followed = followed.map(|p| p.followed(result, &self.memory));
+        let followed = followed.into_iter().flatten();
+        let followed = followed.map(|f| Followed {
+            at: f.at,
+            to: stretch(f.range.addr, f.range.len),
+            write: f.write,
+        });
+        let followed: Vec<Followed> = followed.collect();
         let mut writes = self.tape_writes();
         let mapped = (-4095..0).contains(&result) || abi::class(call) != Class::AddressSpace;
         if !mapped {
@@ -696,6 +723,9 @@ impl Engine {
                 _ => {}
             }
         }
+        if !followed.is_empty() {
+            self.tape_event(Event::Followed(followed))?;
+        }
         self.tape_event(Event::Leave {
             nr: call.nr,
             result,
@@ -704,10 +734,12 @@ impl Engine {
         })
     }
 
-    /// The plan of a call that is about to be made, if somebody wants to know what it reads.
+    /// The plan of a call that is about to be made, if somebody wants to know what it touches.
     pub(crate) fn tape_plan(&self, call: &Call) -> Option<Plan> {
         let plan = || Plan::before(call, &self.memory).ok();
-        self.tape_wants_reads().then(plan).flatten()
+        let wanted = self.tape_wants();
+        let needed = wanted.reads || wanted.has_to_be_seen(call.nr);
+        needed.then(plan).flatten()
     }
 
     /// The instruction that the tracer is about to carry out, and its step.

@@ -89,10 +89,16 @@ impl Recorder {
         self.syscall()
     }
 
-    /// A call is about to be made, or one that a thread waited in has come out.
+    /// A call is about to be made.
     pub(crate) fn tape_call_begins(&mut self, call: &Call) {
         self.engine.tape_writes();
         self.taped.plan = self.engine.tape_plan(call);
+    }
+
+    /// A call that a thread waited in has come out. It touches what was in memory when it was made.
+    pub(crate) fn tape_call_resumes(&mut self, prepared: &Prepared) {
+        self.engine.tape_writes();
+        self.taped.plan = self.engine.taping().then(|| prepared.plan.clone());
     }
 
     /// The call at hand has these effects.

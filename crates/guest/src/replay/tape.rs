@@ -11,6 +11,7 @@ impl Replay {
         if self.engine.taping() {
             return Err(Error::Request("a tape is being written already".into()));
         }
+        self.taped_waits.clear();
         self.engine.start_tape(listener)
     }
 
@@ -46,16 +47,25 @@ impl Replay {
         if !resumed {
             self.engine.tape_enter(&call)?;
         }
-        let plan = match self.edited {
-            true => abi::Plan::before(&call, &self.engine.memory).ok(),
-            false => self.engine.tape_plan(&call),
+        let here = self.engine.threads.current;
+        let began = self.taped_waits.iter().position(|(t, _)| *t == here);
+        let plan = match began.map(|n| self.taped_waits.remove(n)) {
+            Some((_, plan)) if resumed => Some(plan),
+            _ if self.edited => abi::Plan::before(&call, &self.engine.memory).ok(),
+            _ => self.engine.tape_plan(&call),
         };
         self.taped_call = Some((call, plan));
         let waiting = self.in_call.len();
         self.engine.tape_writes();
         let end = self.syscall()?;
-        if end.is_some() || self.in_call.len() > waiting {
+        if end.is_some() {
             return Ok(end);
+        }
+        if self.in_call.len() > waiting {
+            if let Some((_, Some(plan))) = &self.taped_call {
+                self.taped_waits.push((here, plan.clone()));
+            }
+            return Ok(None);
         }
         let exec = matches!(call.nr as i64, libc::SYS_execve | libc::SYS_execveat);
         if exec && self.engine.regs.rax == 0 {

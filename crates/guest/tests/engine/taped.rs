@@ -35,6 +35,7 @@ struct Scribe {
     rsp: u64,
     rbp: u64,
     fast: bool,
+    followed: bool,
     heard: Arc<Mutex<Heard>>,
 }
 
@@ -109,6 +110,10 @@ impl Listener for Scribe {
         !self.fast
     }
 
+    fn wants_followed(&self) -> bool {
+        self.followed
+    }
+
     fn hear(&mut self, part: Part<'_>) {
         self.shapes.extend_from_slice(part.shapes);
         let heard = self.heard.clone();
@@ -143,17 +148,27 @@ struct How {
     pieces: Option<u64>,
     /// Nobody wants to know what calls read, so that they run on the spot.
     fast: bool,
+    /// Somebody wants to know what calls touch through pointers that lie in memory.
+    followed: bool,
     /// The recorded guest is stopped before each call.
     stopped: bool,
 }
 
 #[track_caller]
 fn check(program: &Program, how: How) -> (usize, usize) {
+    let heard = both(program, how);
+    (heard.executed.len(), heard.events.len())
+}
+
+/// What is heard of a recording and of its replay, which is the same.
+#[track_caller]
+fn both(program: &Program, how: How) -> Heard {
     let scribe = || {
         let heard = Arc::new(Mutex::new(Heard::default()));
         let listener = Scribe {
             heard: heard.clone(),
             fast: how.fast,
+            followed: how.followed,
             ..Scribe::default()
         };
         (Box::new(listener), heard)
@@ -183,9 +198,9 @@ fn check(program: &Program, how: How) -> (usize, usize) {
     let halt = replay.run(&Until::end()).expect("the replay runs");
     assert_eq!(halt, Halt::Ended(recording.end));
     drop(replay.end_tape().expect("the listener"));
-    let (live, again) = (live.lock().expect("a lock"), again.lock().expect("a lock"));
+    let (mut live, again) = (live.lock().expect("a lock"), again.lock().expect("a lock"));
     compare(&live, &again);
-    (live.executed.len(), live.events.len())
+    std::mem::take(&mut live)
 }
 
 #[track_caller]
@@ -208,17 +223,24 @@ fn compare(live: &Heard, again: &Heard) {
 const PIECES: How = How {
     pieces: Some(500),
     fast: true,
+    followed: true,
     stopped: false,
 };
 const FAST: How = How {
     pieces: None,
     fast: true,
+    followed: false,
     stopped: false,
 };
 const STOPPED: How = How {
     pieces: None,
     fast: false,
+    followed: true,
     stopped: true,
+};
+const FOLLOWED: How = How {
+    followed: true,
+    ..FAST
 };
 
 /// Programs of `guests/`, each in two ways.
@@ -313,6 +335,7 @@ fn calls() {
         "kernel/fork_pipe",
         "kernel/popen",
         "kernel/vectors",
+        "kernel/lists",
         "kernel/select",
         "kernel/many_calls",
         "kernel/files",
@@ -330,4 +353,29 @@ fn memory() {
         "memory/shared_file",
         "memory/protect",
     ]);
+}
+
+/// What each call with a list touched through its pointers: how many bytes, and whether it wrote them.
+#[test]
+fn lists() {
+    let program = Program::guest("kernel/lists.c", &[DYNAMIC, &["-pthread"]].concat());
+    for how in [FOLLOWED, STOPPED] {
+        let heard = both(&program, how);
+        let followed = heard.events.iter().filter_map(|(_, e)| match e {
+            Event::Followed(list) => Some(list),
+            _ => None,
+        });
+        let sizes: Vec<Vec<(u64, bool)>> = followed
+            .map(|list| list.iter().map(|f| (f.to.len, f.write)).collect())
+            .collect();
+        let (list, out) = ((16, false), |n| (n, false));
+        let expected = [
+            vec![(4, true), (15, true)],
+            vec![list, out(3), list, out(7)],
+            vec![list, (3, true), list, (7, true)],
+            vec![out(24), (32, false), out(3), out(7)],
+            vec![(32, false), (8, true), (2, true), (24, true)],
+        ];
+        assert_eq!(sizes, expected);
+    }
 }

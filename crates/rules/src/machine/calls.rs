@@ -1,7 +1,7 @@
 //! Functions and system calls: the events of the abstract machine.
 
 use iced_x86::{Decoder, DecoderOptions, FlowControl};
-use tape::Stretch;
+use tape::{Followed, Stretch};
 
 use super::*;
 
@@ -9,8 +9,6 @@ const SIGRETURN: u64 = 15;
 const MMAP: u64 = 9;
 const MREMAP: u64 = 25;
 const FUTEX: u64 = 202;
-/// write, pwrite64 and sendto: the second argument points to as many bytes as they return.
-const SENDING: [u64; 3] = [1, 18, 44];
 /// Of larger blocks it is not followed which bytes were written: that takes as much memory as they have, and programs that ask
 /// for so much may use little of it.
 const MOST_UNWRITTEN: u64 = 1 << 30;
@@ -25,6 +23,7 @@ pub(super) type Before = (u32, u8);
 /// A system call that a thread has entered.
 #[derive(Clone, Copy)]
 pub(super) struct Entered {
+    nr: u64,
     args: [u64; 6],
     step: u64,
     pc: u64,
@@ -147,7 +146,7 @@ impl Machine {
                     self.release(value, family, function, step);
                 }
             }
-            Role::Touches(model) => {
+            Role::Touches(model) | Role::Gives(model) => {
                 for t in model.touches {
                     if let Some(len) = t.at_call(a.given()) {
                         self.touch(a, t, len);
@@ -395,7 +394,7 @@ impl Machine {
             Role::Release { .. } | Role::Inside => from = Some(NONE),
             Role::Touches(m) => from = self.modelled(&m, a, result),
             Role::Replaced => from = Some(self.now.registers.units[0].from()),
-            Role::Formats { .. } | Role::Ends | Role::Noted => {}
+            Role::Formats { .. } | Role::Gives(_) | Role::Ends | Role::Noted => {}
         }
         if let Some(from) = from {
             brief::set_result(&mut self.now.registers, from);
@@ -570,6 +569,7 @@ impl Machine {
                 }
                 self.given_to_kernel(*nr, *pc);
                 let entered = Entered {
+                    nr: *nr,
                     args: *args,
                     step: self.step,
                     pc: *pc,
@@ -581,6 +581,7 @@ impl Machine {
                 }
                 self.system_call(*nr, *pc, false, *args);
             }
+            Event::Followed(list) => self.kernel_followed(list),
             Event::Leave {
                 nr, result, writes, ..
             } => {
@@ -627,43 +628,73 @@ impl Machine {
         self.step += event.steps();
     }
 
-    /// What the kernel has read and written where an argument points to. What a call reads is not on the tape, since to
-    /// know it of all calls costs more than most of them; of those that send a buffer the result tells.
+    /// What the kernel has read and written where an argument points to. What a call may read is not on the tape, since to
+    /// know it of all calls costs more than most of them; what it reads for certain, arguments and result tell.
     fn kernel_touched(&mut self, nr: u64, result: i64, writes: &[Stretch]) {
+        const ARGUMENTS: [u8; 6] = [7, 6, 2, 10, 8, 9];
         let Some(entered) = self.entered.remove(&self.thread) else {
             return;
         };
-        // Who wakes others need not have the memory any more by which they know each other.
-        if nr == FUTEX || self.now.closed > 0 {
+        let blocks = ARGUMENTS.map(|r| self.now.registers.units[usize::from(r)].from());
+        if self.is_overlooked(nr) || blocks.iter().all(|b| *b <= DIFFERENCE) {
             return;
         }
-        let sent = SENDING.contains(&nr) && result > 0;
-        let sent = sent.then(|| Stretch {
-            addr: entered.args[1],
-            len: result as u64,
+        let Entered { args, .. } = entered;
+        let mut touch = |n: usize, len: u64, write: bool| {
+            let (addr, holder) = (args[n], Holder::Register(ARGUMENTS[n]));
+            self.kernel_touches(entered, blocks[n], Stretch { addr, len }, write, holder);
+        };
+        abi::read_by_arguments(&abi::Call { nr, args }, result, &mut |n, len| {
+            touch(n, len, false);
         });
-        let written = writes.iter().map(|w| (w, true));
-        for (stretch, write) in sent.iter().map(|r| (r, false)).chain(written) {
-            let argument = entered.args.iter().position(|a| *a == stretch.addr);
-            let Some(register) = argument.map(|n| [7u8, 6, 2, 10, 8, 9][n]) else {
-                continue;
-            };
-            let from = self.now.registers.units[usize::from(register)].from();
-            let (begin, size) = self.heap.bounds(from);
-            let offset = stretch.addr.wrapping_sub(begin);
-            if from <= DIFFERENCE || offset < size && size - offset >= stretch.len {
-                continue;
+        for w in writes {
+            if let Some(n) = args.iter().position(|a| *a == w.addr) {
+                touch(n, w.len, true);
             }
-            let what = Access {
-                address: stretch.addr,
-                size: stretch.len,
-                write,
-                asked: true,
-            };
-            let lenient = std::mem::take(&mut self.now.lenient);
-            self.judge(entered.pc, entered.step, from, what, Some(register));
-            self.now.lenient = lenient;
         }
+    }
+
+    /// What it has read and written through pointers that lie in memory.
+    fn kernel_followed(&mut self, list: &[Followed]) {
+        let Some(entered) = self.entered.get(&self.thread).copied() else {
+            return;
+        };
+        if self.is_overlooked(entered.nr) {
+            return;
+        }
+        for f in list {
+            let from = self.memory.load(f.at, 8).from();
+            self.kernel_touches(entered, from, f.to, f.write, Holder::Memory(f.at, 8));
+        }
+    }
+
+    fn is_overlooked(&self, nr: u64) -> bool {
+        // Who wakes others need not have the memory any more by which they know each other.
+        nr == FUTEX || self.now.closed > 0
+    }
+
+    fn kernel_touches(
+        &mut self,
+        entered: Entered,
+        from: BlockId,
+        memory: Stretch,
+        write: bool,
+        pointer: Holder,
+    ) {
+        let (begin, size) = self.heap.bounds(from);
+        let offset = memory.addr.wrapping_sub(begin);
+        if from <= DIFFERENCE || offset < size && size - offset >= memory.len {
+            return;
+        }
+        let what = Access {
+            address: memory.addr,
+            size: memory.len,
+            write,
+            by: Doer::Call(entered.nr),
+        };
+        let lenient = std::mem::take(&mut self.now.lenient);
+        self.judge(entered.pc, entered.step, from, what, Some(pointer));
+        self.now.lenient = lenient;
     }
 
     pub(super) fn system_call(&mut self, nr: u64, pc: u64, returned: bool, values: [u64; 6]) {

@@ -5,6 +5,7 @@
 //! than they were asked to.
 
 use super::models::{MODELS, Model};
+use super::paths;
 use crate::heap::Family;
 use crate::term::Pair;
 
@@ -46,6 +47,8 @@ pub enum Role {
         format: u8,
         wide: bool,
     },
+    /// One of the C library, looked into as any other, which gives the kernel these texts.
+    Gives(Model),
     /// Ends the program.
     Ends,
     /// Only noted.
@@ -63,7 +66,7 @@ impl Role {
             | Role::Inside => (true, false),
             Role::Touches(m) => (m.whole, !m.whole),
             Role::Replaced => (false, true),
-            Role::Formats { .. } | Role::Ends | Role::Noted => (false, false),
+            Role::Formats { .. } | Role::Gives(_) | Role::Ends | Role::Noted => (false, false),
         }
     }
 
@@ -77,8 +80,14 @@ impl Role {
             Role::Measures => 1,
             Role::Touches(m) => m.parameters(),
             Role::Formats { format, .. } => 1 << format,
+            Role::Gives(m) => m.parameters(),
             Role::Inside | Role::Replaced | Role::Ends | Role::Noted => 0,
         }
+    }
+
+    /// It is not what a program of its own means by the name.
+    pub fn is_of_library(&self) -> bool {
+        matches!(self, Role::Gives(_))
     }
 }
 
@@ -250,6 +259,9 @@ pub fn known(pairs: &[Pair]) -> Vec<Function> {
     }
     for (name, format, wide) in FORMATTING {
         add(name, Role::Formats { format, wide });
+    }
+    for (name, model) in paths::functions() {
+        add(name, Role::Gives(model));
     }
     for name in ["exit", "_exit", "_Exit", "quick_exit"] {
         add(name, Role::Ends);

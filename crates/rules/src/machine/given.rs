@@ -53,7 +53,7 @@ impl Machine {
             self.now.registers.units[unit].set_unwritten(0);
             let name = self.function_name(a.function);
             let what = format!("argument {} of {name}", n + 1);
-            let by = By::Register(unit as u8);
+            let by = Holder::Register(unit as u8);
             self.wrong(a, what, by);
         }
     }
@@ -71,7 +71,7 @@ impl Machine {
         let name = self.function_name(a.function);
         let s = if bytes == 1 { "" } else { "s" };
         let what = format!("{name} looks at {bytes} byte{s} at {first:#x}");
-        let by = By::Memory(first, bytes);
+        let by = Holder::Memory(first, bytes);
         if t.decides == Decides::ByDifference {
             let [one, other, ..] = a.arguments;
             let before = first - at;
@@ -86,7 +86,7 @@ impl Machine {
         &mut self,
         a: &Active,
         (addresses, before): ([u64; 2], u64),
-        (what, by): (String, By),
+        (what, by): (String, Holder),
         (plan, insn): calls::Before,
     ) {
         let code = self.codes.get(plan as usize);
@@ -132,7 +132,7 @@ impl Machine {
                         continue;
                     }
                     cell.set_unwritten(0);
-                    By::Register(unit as u8)
+                    Holder::Register(unit as u8)
                 }
                 formats::Place::Vector(n) => {
                     let unit = RegRange::vector(n.into()).at / 8;
@@ -141,7 +141,7 @@ impl Machine {
                         continue;
                     }
                     cell.set_unwritten(0);
-                    By::Vector(n)
+                    Holder::Vector(n)
                 }
                 formats::Place::Stack(n) => {
                     let at = a.slot.wrapping_add(8 + 8 * u64::from(n));
@@ -150,7 +150,7 @@ impl Machine {
                         continue;
                     };
                     self.memory.settle(at, bytes);
-                    By::Memory(first, len)
+                    Holder::Memory(first, len)
                 }
             };
             let name = self.function_name(a.function);
@@ -177,14 +177,14 @@ impl Machine {
             cell.set_unwritten(0);
             let name = abi_name(nr).unwrap_or_default();
             let what = format!("argument {} of {name}", n + 1);
-            let by = By::Register(unit);
+            let by = Holder::Register(unit);
             if self.now.lenient == 0 {
                 self.decided(self.step, pc, &Redex::Given { what, by });
             }
         }
     }
 
-    fn wrong(&mut self, a: &Active, what: String, by: By) {
+    fn wrong(&mut self, a: &Active, what: String, by: Holder) {
         if self.now.lenient == 0 {
             self.decided(a.step, a.pc, &Redex::Given { what, by });
         }

@@ -14,8 +14,9 @@ impl Machine {
         step: u64,
         from: BlockId,
         what: Access,
-        register: Option<u8>,
+        pointer: Option<Holder>,
     ) {
+        let asked = what.by != Doer::Instruction;
         if !what.write && self.now.lenient > 0 {
             return;
         }
@@ -32,7 +33,7 @@ impl Machine {
                 write: what.write,
             });
         }
-        let mut pointer = what.address;
+        let mut reached = what.address;
         if from > DIFFERENCE {
             let block = self.heap.block(from);
             let (begin, end) = (block.begin, block.begin.saturating_add(block.size));
@@ -48,25 +49,29 @@ impl Machine {
                 // A whole aligned word or vector that is partly inside is how strings are searched.
                 let aligned =
                     what.size >= 8 && what.size.is_power_of_two() && first % what.size == 0;
-                if !what.write && !what.asked && aligned && first < end && last > begin {
+                if !what.write && !asked && aligned && first < end && last > begin {
                     return;
                 }
                 if first >= begin && first < end && last > end {
-                    pointer = end;
+                    reached = end;
                 }
             }
         }
         // Vector loops read more than they were asked to, but never where nothing can be.
         let library = self.in_library(pc);
-        if library && !what.write && !what.asked && what.size >= 16 && what.address >= LOWEST {
+        if library && !what.write && !asked && what.size >= 16 && what.address >= LOWEST {
             return;
         }
         let redex = Redex::Access {
             address: what.address,
             size: what.size,
             write: what.write,
-            register,
+            pointer,
             block: from,
+            call: match what.by {
+                Doer::Call(nr) => Some(nr),
+                Doer::Instruction | Doer::Function => None,
+            },
         };
         let derefs = std::mem::take(&mut self.derefs);
         for &rule in &derefs {
@@ -76,7 +81,7 @@ impl Machine {
                 _ => true,
             };
             if fits && !self.rules[rule].asks_written() {
-                let values = [Value::Number(pointer, from)];
+                let values = [Value::Number(reached, from)];
                 self.ask(
                     rule,
                     &values,
@@ -280,10 +285,11 @@ impl Machine {
             address: at,
             size: len,
             write: t.writes,
-            asked: true,
+            by: Doer::Function,
         };
         let lenient = std::mem::take(&mut self.now.lenient);
-        self.judge(a.pc, a.step, from, what, Some(register));
+        let pointer = Some(Holder::Register(register));
+        self.judge(a.pc, a.step, from, what, pointer);
         self.now.lenient = lenient;
     }
 
@@ -320,11 +326,12 @@ impl Machine {
             address,
             size,
             write,
-            asked: false,
+            by: Doer::Instruction,
         };
         let lenient = std::mem::take(&mut self.now.lenient);
         let from = if from == DIFFERENCE { NONE } else { from };
-        self.judge(pc, step, from, what, register);
+        let pointer = register.map(Holder::Register);
+        self.judge(pc, step, from, what, pointer);
         self.now.lenient = lenient;
     }
 

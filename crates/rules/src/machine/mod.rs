@@ -20,6 +20,7 @@ mod make;
 mod models;
 mod operands;
 mod operate;
+mod paths;
 mod plan;
 mod spread;
 #[cfg(test)]
@@ -102,7 +103,7 @@ impl Codebase {
     /// Where the tape must tell more.
     pub fn probes(&self) -> Vec<(u64, Measures)> {
         let measures = |n: u16| match self.functions[usize::from(n)].role {
-            Role::Touches(model) => model.measures,
+            Role::Touches(model) | Role::Gives(model) => model.measures,
             _ => Measures::default(),
         };
         let stubs = self.stubs.keys().map(|pc| (*pc, Measures::default()));
@@ -136,9 +137,10 @@ pub enum Redex {
         address: u64,
         size: u64,
         write: bool,
-        /// Number of the register that pointed there.
-        register: Option<u8>,
+        pointer: Option<Holder>,
         block: BlockId,
+        /// Number of the system call that did it.
+        call: Option<u64>,
     },
     /// Something that was never written decides where to go, or which memory is used.
     Use {
@@ -147,7 +149,7 @@ pub enum Redex {
     /// The same inside of a function of the C library or the kernel: what of its arguments, in words.
     Given {
         what: String,
-        by: By,
+        by: Holder,
     },
     /// Memory at the two addresses is compared in which something was never written. It decides if so many bytes before it
     /// do not differ.
@@ -155,7 +157,7 @@ pub enum Redex {
         addresses: [u64; 2],
         before: u64,
         what: String,
-        by: By,
+        by: Holder,
     },
     Call {
         function: String,
@@ -171,13 +173,14 @@ pub enum Redex {
     End,
 }
 
-/// Where something is that was never written.
+/// Where a pointer is, or something that was never written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum By {
-    /// In a general register.
+pub enum Holder {
+    /// In the general register of this number.
     Register(u8),
     /// In the lowest bytes of a vector register.
     Vector(u8),
+    /// In memory: at this address, so many bytes.
     Memory(u64, u64),
 }
 
@@ -549,8 +552,17 @@ struct Access {
     address: u64,
     size: u64,
     write: bool,
-    /// It is what a function or the kernel was asked to touch, not what an instruction does for that.
-    asked: bool,
+    by: Doer,
+}
+
+/// Who touches memory.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Doer {
+    Instruction,
+    /// A function that was asked to, whatever its instructions do for that.
+    Function,
+    /// The kernel, in this system call.
+    Call(u64),
 }
 
 #[derive(Clone, Copy)]
@@ -593,6 +605,10 @@ impl Listener for Machine {
 
     fn wants_reads(&self) -> bool {
         false
+    }
+
+    fn wants_followed(&self) -> bool {
+        self.trackers.blocks
     }
 
     fn hear(&mut self, tape: Part<'_>) {

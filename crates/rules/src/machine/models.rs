@@ -141,7 +141,7 @@ pub enum Effect {
     Fills,
 }
 
-const fn reads(pointer: u8, extent: Extent) -> Touch {
+pub(super) const fn reads(pointer: u8, extent: Extent) -> Touch {
     Touch {
         pointer,
         extent,
@@ -185,7 +185,7 @@ const fn writes(pointer: u8, extent: Extent) -> Touch {
 }
 
 /// All of a string.
-const fn text(n: u8) -> Measure {
+pub(super) const fn text(n: u8) -> Measure {
     Measure {
         text: n,
         like: None,
@@ -233,7 +233,7 @@ const PART: Measure = Measure {
     ..text(0)
 };
 
-const NOTHING: Model = Model {
+pub(super) const NOTHING: Model = Model {
     touches: &[],
     measures: [None, None],
     effect: Effect::Nothing,

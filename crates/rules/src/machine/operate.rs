@@ -463,14 +463,14 @@ impl Machine {
             address,
             size,
             write: spot.access.writes,
-            asked: false,
+            by: Doer::Instruction,
         };
         self.judge(
             plan.pcs[i as usize],
             self.step + u64::from(i),
             from,
             what,
-            (unit < 16).then_some(unit as u8),
+            (unit < 16).then_some(Holder::Register(unit as u8)),
         );
     }
 }
