@@ -363,6 +363,8 @@ impl<'a, E: Edges> Slicer<'a, E> {
                 let executed = self.codes.way(record.shape).executed as usize;
                 let values = view.values(&record);
                 let end = item.step + executed as u64;
+                // Outside of the window too: in another chunk it is not known which frames began in that one.
+                let later = self.later.replace((item.thread, item.frame));
                 if self.started && (end <= from || item.step >= to) {
                     return;
                 }
@@ -372,7 +374,6 @@ impl<'a, E: Edges> Slicer<'a, E> {
                     self.start(view, plan.frame_at(n, item.frame, first_frame));
                 }
                 self.turn(item.thread);
-                let later = self.later.replace((item.thread, item.frame));
                 let of = (record.shape, first_frame);
                 let arrived = self.arrived(view, (item.thread, item.step), of, later);
                 let arrives = arrived.is_some_and(|f| self.asked.about_call(f));
