@@ -262,7 +262,8 @@ impl Maker<'_> {
         {
             return;
         }
-        let Some(to) = gpr(i.op0_register()) else {
+        // A stack that is put back to where a variable begins is no pointer to it.
+        let Some(to) = gpr(i.op0_register()).filter(|to| *to != RSP) else {
             return;
         };
         let (base, displacement) = match i.is_ip_rel_memory_operand() {
