@@ -18,6 +18,20 @@ fn blocks_that_only_the_allocator_knows_are_leaked() {
     }
 }
 
+/// Memory that the program has made read-only, or the loader, still holds what was put there.
+#[test]
+fn what_is_read_only_is_searched_for_pointers() {
+    // Valgrind does not look there.
+    check("read_only.c", "definite_leak", None);
+    let p = Place::new();
+    let program = p.guest(
+        "threads/producer_consumer.c",
+        &["-O0", "-static", "-pthread"],
+    );
+    let program = program.to_str().expect("a path");
+    p.say(&["check", "--all", "--", program]).exits(0);
+}
+
 #[test]
 fn calls_of_nothing() {
     for fault in check(

@@ -250,7 +250,7 @@ pub(crate) fn reachable(
         }
     }
     let mut buffer = vec![0; 1 << 20];
-    for m in mappings.iter().filter(|m| m.protection.write) {
+    for m in mappings.iter().filter(|m| may_hold_pointers(m, &mappings)) {
         // What lies below a stack pointer is over.
         let top = stacks
             .iter()
@@ -293,6 +293,17 @@ pub(crate) fn reachable(
         }
     }
     Ok(found)
+}
+
+/// What the program could write, or could until it gave that up: what the loader has made read-only lies in front of the
+/// variables of the same file.
+fn may_hold_pointers(m: &guest::Mapping, all: &[guest::Mapping]) -> bool {
+    let p = m.protection;
+    let settled = || {
+        let behind = all.iter().find(|next| next.start == m.end);
+        m.object.1 == 0 || behind.is_some_and(|b| b.protection.write && b.object == m.object)
+    };
+    p.write || p.read && !p.execute && !m.shared && settled()
 }
 
 /// Of a mapping, where the C library's allocator keeps what it knows of free memory: its own variables, and the
