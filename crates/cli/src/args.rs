@@ -340,6 +340,10 @@ pub(crate) struct DebugArgs {
     #[command(flatten)]
     pub(crate) subject: Subject,
 
+    /// Go there first: a step, or FILE:LINE [N]
+    #[arg(long, value_name = "WHERE")]
+    pub(crate) to: Option<String>,
+
     /// The gdb to use
     #[arg(long, value_name = "GDB", default_value = "gdb")]
     pub(crate) gdb: PathBuf,

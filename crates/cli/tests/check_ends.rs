@@ -3,7 +3,7 @@
 mod harness;
 
 use harness::Place;
-use harness::faults::{chain_lines, check, mark};
+use harness::faults::{chain_lines, check, faults, mark};
 
 /// What the allocator notes of free memory is no pointer that the program has.
 #[test]
@@ -61,4 +61,24 @@ fn a_crash_is_a_fault() {
     let report: serde_json::Value = serde_json::from_str(&report.err).expect("a report");
     assert_eq!(report["crash"]["signal"]["name"], "SIGFPE");
     assert_eq!(report["faults"].as_array().map(Vec::len), Some(0));
+}
+
+/// gdb opens before the fault, with the libraries that there are.
+#[test]
+fn a_debugger_stands_before_the_fault() {
+    let p = Place::new();
+    let program = p.guest("rules/double_free.c", &["-O0"]);
+    let program = program.to_str().expect("a path");
+    let found = faults(&p, &["check", "--json", "--name", "twice", "--", program]);
+    let step = found[0]["step"].as_u64().expect("a step").to_string();
+    p.say(&["check", "twice"])
+        .says(&format!("wherefore debug twice --to {step}"))
+        .exits(1);
+    let script = p.path("script");
+    std::fs::write(&script, "where 2\n").expect("a script");
+    let script = script.to_str().expect("a path");
+    let ran = p.say(&["debug", "twice", "--to", &step, "--batch", "-x", script]);
+    let line = format!("double_free.c:{}", mark("double_free.c", "fault"));
+    assert!(ran.out.contains(&line), "{} {}", ran.out, ran.err);
+    assert!(ran.out.contains("free ("), "{} {}", ran.out, ran.err);
 }

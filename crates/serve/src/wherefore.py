@@ -30,11 +30,19 @@ def look():
     print("\n".join(lines))
 
 
+def load_libraries():
+    """Has gdb see which libraries there are where the guest is: on the way there it was not told of them."""
+    if gdb.parameter("auto-solib-add"):
+        for words in ("info sharedlibrary", "sharedlibrary"):
+            gdb.execute(words, to_string=True)
+
+
 def run(text):
     kept, moved = ask(text)
     if kept:
         print("\n".join(kept))
     if moved:
+        load_libraries()
         look()
 
 

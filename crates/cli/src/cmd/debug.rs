@@ -107,6 +107,9 @@ pub(crate) fn debug(case: &Case, folder: &Path, args: &DebugArgs) -> Result<Exit
     }
     setting(format!("target extended-remote {}", quoted(&socket)));
     setting("python wherefore.stay_close()".to_owned());
+    if let Some(to) = &args.to {
+        setting(format!("goto {to}"));
+    }
     for script in &args.script {
         gdb.arg("-x").arg(script);
     }

@@ -28,6 +28,13 @@ pub(crate) fn check(report: &CheckReport, paint: Paint) -> String {
         one(&mut out, fault, report, paint);
         out.push('\n');
     }
+    if let Some(first) = report.faults.first() {
+        let _ = writeln!(
+            out,
+            "to look further: wherefore debug {} --to {}\n",
+            report.recording, first.step
+        );
+    }
     if report.faults.is_empty() {
         let _ = writeln!(
             out,
