@@ -82,3 +82,20 @@ fn a_debugger_stands_before_the_fault() {
     assert!(ran.out.contains(&line), "{} {}", ran.out, ran.err);
     assert!(ran.out.contains("free ("), "{} {}", ran.out, ran.err);
 }
+
+/// Of an allocator that was inlined here and there, not all blocks are seen to be made, so none is followed.
+#[test]
+fn allocators_that_are_inlined_somewhere() {
+    let p = Place::new();
+    let rules = p.path("pool.rules");
+    std::fs::write(&rules, "allocator pool_take(size) / pool_give(ptr)\n").expect("a file");
+    let rules = rules.to_str().expect("a path");
+    let program = p.guest("rules/inlined_pool.c", &["-O2"]);
+    let program = program.to_str().expect("a path");
+    let args = ["check", "--all", "--rules", rules, "--", program, "right"];
+    p.say(&args)
+        .says("`pool_take` was inlined where some functions call it; build with -fno-inline")
+        .exits(0);
+    let found = check("inlined_pool.c", "heap_overflow", Some("Invalid read"));
+    assert_eq!(found.len(), 2);
+}

@@ -134,6 +134,14 @@ impl Program {
         out
     }
 
+    /// Whether a function was made part of others where they call it, as far as debug information tells. That is gone
+    /// through as a whole.
+    pub fn is_inlined(&self, name: &str) -> bool {
+        let there = |m: &&Module| m.contents.symbols().functions().any(|s| s.raw == name);
+        let mut modules = self.all_modules().iter().filter(there);
+        modules.any(|module| inlined_in_debug(module, name))
+    }
+
     /// The address of a variable, by the linker's name.
     pub fn address_of_variable(&self, name: &str) -> Option<u64> {
         self.all_modules().iter().find_map(|module| {
@@ -227,6 +235,38 @@ fn functions_in_debug(module: &Module, name: &str, found: &mut BTreeMap<u64, Str
             }
         }
     }
+}
+
+fn inlined_in_debug(module: &Module, name: &str) -> bool {
+    let contents = &module.contents;
+    let (Some(elf), Some(debug)) = (contents.elf(), contents.debug()) else {
+        return false;
+    };
+    debug.units().iter().any(|unit| {
+        let unit = unit.entries(elf, &contents.warnings);
+        let Ok(mut entries) = unit.unit.entries_raw(None) else {
+            return false;
+        };
+        while !entries.is_empty() {
+            let offset = entries.next_offset();
+            let Ok(abbreviation) = entries.read_abbreviation() else {
+                return false;
+            };
+            let Some(abbreviation) = abbreviation else {
+                continue;
+            };
+            if entries.skip_attributes(abbreviation.attributes()).is_err() {
+                return false;
+            }
+            let called = || debug.string(Die { unit, offset }, gimli::DW_AT_name);
+            if abbreviation.tag() == gimli::DW_TAG_inlined_subroutine
+                && called().as_deref() == Some(name)
+            {
+                return true;
+            }
+        }
+        false
+    })
 }
 
 /// Where the frame of a function is set up.

@@ -112,7 +112,7 @@ impl Loader {
         std::mem::take(&mut self.lacks)
     }
 
-    /// Functions of declared allocators that are not looked for. If one of the two is not there, or the compiler has made
+    /// Functions of declared allocators that are not looked for. If one of the two is not there or was inlined somewhere, or the compiler has made
     /// a copy of it that takes its parameters otherwise, blocks would be freed that were never seen to be made.
     fn left_out(&mut self, program: &Program) -> Vec<String> {
         let mut out = Vec::new();
@@ -140,7 +140,12 @@ impl Loader {
                     "there is no function `{name}` in the program; one that was inlined everywhere is kept apart by \
                      -fno-inline"
                 ),
-                (None, None) => continue,
+                (None, None) => match both.iter().find(|name| program.is_inlined(name)) {
+                    Some(name) => format!(
+                        "`{name}` was inlined where some functions call it; build with -fno-inline"
+                    ),
+                    None => continue,
+                },
             };
             self.lacks.push(format!(
                 "the allocator {} / {} was not followed: {why}",
