@@ -112,8 +112,9 @@ impl Loader {
         std::mem::take(&mut self.lacks)
     }
 
-    /// Functions of declared allocators that are not looked for. If one of the two is not there or was inlined somewhere, or the compiler has made
-    /// a copy of it that takes its parameters otherwise, blocks would be freed that were never seen to be made.
+    /// Functions of declared allocators that are not looked for. If one of the two is not there or was inlined somewhere,
+    /// or the compiler has made a copy of it that takes its parameters otherwise, blocks would be freed that were never
+    /// seen to be made.
     fn left_out(&mut self, program: &Program) -> Vec<String> {
         let mut out = Vec::new();
         self.lacks.clear();

@@ -58,8 +58,8 @@ pub(super) fn mix_of(i: &Instruction) -> Mix {
 }
 
 /// The instruction does arithmetic on numbers in vector registers. There are hundreds of these, so they are told by the
-/// beginnings of their names. What programs look for zeros in strings with is not among them: comparisons, the smaller of two, and what
-/// is done to single bits.
+/// beginnings of their names. What programs look for zeros in strings with is not among them: comparisons, the smaller of
+/// two integers, and what is done to single bits.
 pub(super) fn computes_numbers(i: &Instruction) -> bool {
     const BEGINNINGS: [&str; 22] = [
         "add", "sub", "mul", "div", "sqrt", "min", "max", "round", "rcp", "rsqrt", "cvt", "fm",
