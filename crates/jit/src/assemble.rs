@@ -22,6 +22,11 @@ use late::Late;
 /// The groups of which it matters whether something is known of them: vectors and what comes after.
 const TELLING: u64 = !0 << 18;
 
+/// The tape comes from another CPU, and to wait for each of its lines takes as long as all that is done for them. The CPU
+/// would ask for them in time by itself, but not across pages.
+const AHEAD: usize = 1536;
+const LINE: usize = 64;
+
 /// Where code goes that is not another record's.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Exits {
@@ -338,6 +343,9 @@ impl<'a> Maker<'a> {
         let (len, steps) = self.way.start(self.way.more.len() + 1);
         self.a.mov(dword(rbx + at::LAST), shape);
         self.a.add(rdi, steps);
+        for line in 0..len.div_ceil(LINE) {
+            self.a.prefetch(rbp + (AHEAD + LINE * line));
+        }
         self.a.add(rbp, len as i32);
         dispatch(&mut self.a, self.exits.end, self.exits.before)
     }

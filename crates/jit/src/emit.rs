@@ -501,6 +501,11 @@ impl Emit {
         self.put(&[0x58 | r.0 & 7]);
     }
 
+    /// `prefetcht0`: has the line of this address come to the caches, if there is memory.
+    pub(crate) fn prefetch(&mut self, m: Address) {
+        self.form(false, &[0x0f, 0x18], 1, Place::Memory(m));
+    }
+
     pub(crate) fn ret(&mut self) {
         self.put(&[0xc3]);
     }

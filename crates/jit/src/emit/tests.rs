@@ -187,6 +187,7 @@ fn the_rest() {
             a.store_low_ymm0(rcx + r9 + 16);
             a.store_ymm0(r8 + 32);
             a.vzeroupper();
+            a.prefetch(rbp + 1536usize);
             a.call_through(rbx + 8);
             a.jmp_through(rcx + rax * 8);
             a.ret();
@@ -203,6 +204,7 @@ fn the_rest() {
             "vmovups [rcx+r9+10h], xmm0",
             "vmovups [r8+20h], ymm0",
             "vzeroupper",
+            "prefetcht0 [rbp+600h]",
             "call qword ptr [rbx+8]",
             "jmp qword ptr [rcx+rax*8]",
             "ret",
