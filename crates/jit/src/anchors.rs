@@ -6,8 +6,8 @@ use crate::ways::{Kind, Op, Way};
 
 /// Cells that are made unwritten one by one; of more a loop does it.
 pub(crate) const MOST_FORGOTTEN: u32 = 64;
-/// Registers for them.
-const MOST: usize = 4;
+/// Anchors of a way. Registers have those that are used next, and there is room for the others in memory.
+pub(crate) const MOST: usize = 16;
 /// Accesses are not further from their pointer than this.
 const SPAN: u64 = REACH / 4;
 /// The stack pointer's place in the row.

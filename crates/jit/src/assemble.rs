@@ -1,9 +1,9 @@
 //! Ways as machine code.
 //!
 //! While it runs: rbx is [`Registers`](crate::Registers), rbp the record, r12 the first cell, r15 what an address
-//! keeps to be that of the cell around it, rsi the bounds of all blocks, r13 and r14 the guest's rsp and rbp, rdi the
-//! instructions executed, ymm0 (or xmm0) cells that were never written. r8 to r11 are the cells of anchors, and those that
-//! are not hold units. Everything else comes and goes within an operation, and an operation that calls Rust code keeps nothing else over the call.
+//! keeps to be that of the cell around it, rsi the bounds of all blocks, r13 and r14 the guest's rsp and rbp, ymm0 (or
+//! xmm0) cells that were never written, ymm1 cells of which nothing is known. r8 to r11 and rdi hold units and the cells of
+//! anchors. Everything else comes and goes within an operation, and an operation that calls Rust code keeps nothing else over the call.
 //!
 //! What happens seldom is put behind the rest of the way (`Late`): it either goes on or stops the code.
 
@@ -15,7 +15,7 @@ use crate::anchors::{self, Anchor, MOST_FORGOTTEN, Near};
 use crate::cell::{Arith, DIFFERENCE};
 use crate::emit::*;
 use crate::run::{BEFORE, END, HANDED, at};
-use crate::ways::{FIRST_VALUE, FS, Kind, Op, Quick, Way};
+use crate::ways::{FIRST_VALUE, FS, Kind, Op, Quick, ROOM, Way};
 use held::Held;
 use late::Late;
 
@@ -26,6 +26,9 @@ const TELLING: u64 = !0 << 18;
 /// would ask for them in time by itself, but not across pages.
 const AHEAD: usize = 1536;
 const LINE: usize = 64;
+
+/// Operations that are looked at for others to be done with the one at hand.
+const MOST_BESIDE: usize = 16;
 
 /// Where code goes that is not another record's.
 #[derive(Clone, Copy, Debug)]
@@ -59,7 +62,6 @@ pub(crate) fn fixed(ip: u64) -> Fixed {
     };
     let leave = put(&mut |a| {
         a.mov(field(at::RECORD), rbp);
-        a.mov(field(at::STEPS), rdi);
         a.mov(field(at::RSP), r13);
         a.mov(field(at::RBP), r14);
         if wide {
@@ -87,7 +89,6 @@ pub(crate) fn fixed(ip: u64) -> Fixed {
         a.mov(rbp, rsi);
         a.mov(r12, rdx);
         a.mov(r15, rcx);
-        a.mov(rdi, field(at::STEPS));
         a.mov(r13, field(at::RSP));
         a.mov(r14, field(at::RBP));
         constants(a, wide);
@@ -98,8 +99,8 @@ pub(crate) fn fixed(ip: u64) -> Fixed {
     });
     let go_on = put(&mut |a| {
         come_in(a);
-        for (n, anchor) in ANCHORS.into_iter().enumerate() {
-            a.mov(anchor, field(at::KEPT + 8 * n));
+        for (n, holder) in HOLDERS.into_iter().enumerate() {
+            a.mov(holder, field(at::KEPT + 8 * n));
         }
         a.mov(rax, field(at::ANSWER));
         a.jmp_through(rbx + at::RESUME)
@@ -132,7 +133,10 @@ fn constants(a: &mut Emit, wide: bool) {
     a.mov(rsi, field(at::BOUNDS));
     let cells = rbx + at::UNWRITTEN;
     match wide {
-        true => a.load_ymm0(cells),
+        true => {
+            a.load_ymm0(cells);
+            a.zero_ymm1()
+        }
         false => a.load_xmm0(cells),
     }
 }
@@ -142,23 +146,37 @@ fn field(offset: usize) -> Operand {
 }
 
 fn unit(n: u16) -> Operand {
-    field(usize::from(n) * 8)
+    match usize::from(n).checked_sub(ROOM) {
+        None => field(usize::from(n) * 8),
+        Some(anchor) => field(at::ANCHORS + 8 * anchor),
+    }
 }
 
-/// Calls Rust code, with what `arguments` puts into registers. It may lose the anchors.
+/// What stands for the first cell of an anchor where units are held.
+fn first_cell(anchor: usize) -> u16 {
+    (ROOM + anchor) as u16
+}
+
+/// Calls Rust code, with what `arguments` puts into registers. It may lose what is held.
 fn call(a: &mut Emit, wide: bool, routine: usize, arguments: impl FnOnce(&mut Emit)) {
-    for register in ANCHORS {
+    // The stack is as it must be where a function is called.
+    let odd = HOLDERS.len() % 2 == 1;
+    for register in HOLDERS {
         a.push(register);
+    }
+    if odd {
+        a.sub(rsp, 8);
     }
     if wide {
         a.vzeroupper();
     }
-    a.mov(field(at::STEPS), rdi);
     arguments(a);
     a.call_through(rbx + routine);
-    a.mov(rdi, field(at::STEPS));
     constants(a, wide);
-    for register in ANCHORS.iter().rev() {
+    if odd {
+        a.add(rsp, 8);
+    }
+    for register in HOLDERS.iter().rev() {
         a.pop(*register);
     }
 }
@@ -219,16 +237,19 @@ struct Maker<'a> {
     exits: Exits,
     late: Vec<(Label, Late)>,
     anchors: Vec<Anchor>,
+    /// Which operations are near one of them.
+    nears: Vec<Option<Near>>,
     held: Held,
-    /// The number of the operation at hand.
-    now: usize,
+    /// The first operation that has not been begun, and those after it that were done with others.
+    upcoming: usize,
+    done: Vec<usize>,
     /// Of a trace: the shape of its first record, and its number.
     shape: u32,
     trace: Option<u32>,
 }
 
-/// Registers of anchors and of units that are held.
-const ANCHORS: [R64; 4] = [r8, r9, r10, r11];
+/// Registers that hold units and the cells of anchors.
+pub(crate) const HOLDERS: [R64; 5] = [r8, r9, r10, r11, rdi];
 
 impl<'a> Maker<'a> {
     fn new(way: &'a Way, ip: u64, exits: &Exits) -> Maker<'a> {
@@ -238,8 +259,10 @@ impl<'a> Maker<'a> {
             exits: *exits,
             late: Vec::new(),
             anchors: Vec::new(),
+            nears: Vec::new(),
             held: Held::default(),
-            now: 0,
+            upcoming: 0,
+            done: Vec::new(),
             shape: 0,
             trace: None,
         }
@@ -263,6 +286,9 @@ impl<'a> Maker<'a> {
     fn bodies(&mut self, shape: u32) {
         self.anchors = anchors::of(self.way);
         if !self.anchors.is_empty() {
+            let near = |op: &Op| anchors::near(&self.anchors, op);
+            self.nears = self.way.ops.iter().map(near).collect();
+            self.upcoming = 0;
             let plain = self.a.label();
             for n in 0..self.anchors.len() {
                 self.anchor(n, plain);
@@ -272,16 +298,19 @@ impl<'a> Maker<'a> {
             self.anchors.clear();
             self.a.set(plain);
         }
+        self.nears = vec![None; self.way.ops.len()];
         self.body(shape);
     }
 
     /// All that the way does.
     fn body(&mut self, shape: u32) {
         let way = self.way;
-        self.held = Held::beside(self.anchors.len());
+        self.done.clear();
         for (n, op) in way.ops.iter().enumerate() {
-            self.now = n;
-            self.op(op);
+            self.upcoming = n + 1;
+            if !self.done.contains(&n) {
+                self.op(op, self.nears[n]);
+            }
         }
         for (to, value) in &way.ends {
             if *value == way.zero {
@@ -342,7 +371,7 @@ impl<'a> Maker<'a> {
         self.stack(self.way.rsp, self.way.rbp);
         let (len, steps) = self.way.start(self.way.more.len() + 1);
         self.a.mov(dword(rbx + at::LAST), shape);
-        self.a.add(rdi, steps);
+        self.a.add(field(at::STEPS), steps);
         for line in 0..len.div_ceil(LINE) {
             self.a.prefetch(rbp + (AHEAD + LINE * line));
         }
@@ -453,7 +482,7 @@ impl<'a> Maker<'a> {
         r12 + rdx
     }
 
-    fn op(&mut self, op: &Op) {
+    fn op(&mut self, op: &Op, near: Option<Near>) {
         match op.kind {
             Kind::Pointer => return self.pointer(op),
             Kind::Arith(kind) => return self.arithmetic(op, kind),
@@ -471,7 +500,6 @@ impl<'a> Maker<'a> {
             }
             _ => {}
         }
-        let near = anchors::near(&self.anchors, op);
         if near.is_none() || op.kind.is_checked() {
             self.address(op);
         }
@@ -501,12 +529,14 @@ impl<'a> Maker<'a> {
         self.a.jne(plain);
         // Behind the last cell there is room for all that are found together.
         let cell = self.cell();
-        self.a.lea(ANCHORS[n], cell)
+        self.a.lea(rax, cell);
+        self.made(first_cell(n))
     }
 
     /// An access to a cell of an anchor.
     fn near(&mut self, op: &Op, near: Near) {
-        let cell = ANCHORS[near.anchor] + near.cell as usize;
+        let first = self.source_of_cells(near.anchor);
+        let cell = first + near.cell as usize;
         let bytes = ((1u32 << op.len.min(8)) - 1) << near.byte;
         match op.kind {
             Kind::Load | Kind::CheckedLoad => {
@@ -518,12 +548,31 @@ impl<'a> Maker<'a> {
             }
             Kind::Test | Kind::CheckedTest => {
                 let fail = self.fail(op.insn);
-                self.a.test(byte(cell), bytes);
-                self.a.jne(fail)
+                if bytes != 0xff {
+                    self.a.test(byte(cell), bytes);
+                    return self.a.jne(fail);
+                }
+                for (at, cells) in self.tests_beside(near) {
+                    let cell = first + at as usize;
+                    match cells {
+                        4 => self.a.test_ymm0(cell),
+                        2 => self.a.test_low_ymm0(cell),
+                        _ => self.a.test(byte(cell), bytes),
+                    }
+                    self.a.jne(fail);
+                }
             }
             Kind::Store | Kind::CheckedStore if op.len == 8 => {
                 if op.value == self.way.zero {
-                    return self.a.mov(qword(cell), 0);
+                    for (at, cells) in self.stores_beside(near) {
+                        let cell = first + at as usize;
+                        match cells {
+                            4 => self.a.store_ymm1(cell),
+                            2 => self.a.store_low_ymm1(cell),
+                            _ => self.a.mov(qword(cell), 0),
+                        }
+                    }
+                    return;
                 }
                 let from = self.source(rax, op.value);
                 self.a.mov(qword(cell), from)
@@ -532,6 +581,54 @@ impl<'a> Maker<'a> {
             // Fewer bytes, of which nothing is known.
             _ => self.a.and(qword(cell), !bytes as i32 & 0xff),
         }
+    }
+
+    /// Cells that are tested from the operation at hand on, as long as nothing is written, to be looked at together: what
+    /// fails a test that comes later may be left to others from here on.
+    fn tests_beside(&mut self, near: Near) -> Vec<(u32, u32)> {
+        self.beside(near, |op| match op.kind {
+            Kind::Test => Some(op.len == 8),
+            Kind::Store | Kind::CheckedStore | Kind::StorePart | Kind::CheckedStorePart => None,
+            Kind::Forget | Kind::Return => None,
+            _ => Some(false),
+        })
+    }
+
+    /// Cells of which nothing is known any more by the operations from the one at hand on.
+    fn stores_beside(&mut self, near: Near) -> Vec<(u32, u32)> {
+        let zero = self.way.zero;
+        self.beside(near, |op| {
+            (op.kind == Kind::Store && op.len == 8 && op.value == zero).then_some(true)
+        })
+    }
+
+    /// Whole cells of the operation at hand and of the next ones of which `like` is true, up to one of which it says
+    /// nothing: from where on, and how many in a row. All of these are done with the one at hand.
+    fn beside(&mut self, near: Near, like: impl Fn(&Op) -> Option<bool>) -> Vec<(u32, u32)> {
+        let mut cells = vec![near.cell];
+        let next = self.way.ops.iter().zip(&self.nears).enumerate();
+        for (n, (op, other)) in next.skip(self.upcoming).take(MOST_BESIDE) {
+            let Some(like) = like(op) else { break };
+            if let Some(other) =
+                other.filter(|o| like && self.exits.wide && o.anchor == near.anchor)
+                && other.byte == 0
+                && !self.done.contains(&n)
+            {
+                cells.push(other.cell);
+                self.done.push(n);
+            }
+        }
+        cells.sort_unstable();
+        cells.dedup();
+        let mut rows = Vec::new();
+        let mut left = &cells[..];
+        while let Some(first) = left.first() {
+            let row = |n: usize| left.len() >= n && left[n - 1] - first == 8 * (n as u32 - 1);
+            let n = [4, 2].into_iter().find(|n| row(*n)).unwrap_or(1);
+            rows.push((*first, n as u32));
+            left = &left[n..];
+        }
+        rows
     }
 
     /// Where the pointer is of no block, everything is inside. Keeps rcx.
@@ -669,16 +766,14 @@ impl<'a> Maker<'a> {
     }
 
     fn pointer(&mut self, op: &Op) {
+        let back = self.a.label();
+        let late = self.late(Late::Pointer { back });
         self.value(rax, op.pointer);
         self.value(rcx, op.other);
-        let a = &mut self.a;
-        // The one that points somewhere; if both do, it is not known which is meant.
-        a.xor(edx, edx);
-        a.test(rax, rax);
-        a.cmov(If::Zero, rdx, rcx);
-        a.test(rcx, rcx);
-        a.cmov(If::Zero, rdx, rax);
-        a.mov(rax, rdx);
+        // An index seldom points anywhere.
+        self.a.test(rcx, rcx);
+        self.a.jne(late);
+        self.a.set(back);
         self.made(op.value)
     }
 

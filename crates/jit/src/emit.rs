@@ -215,6 +215,11 @@ enum Alu {
     Cmp = 7,
 }
 
+/// Instructions on vectors: the map of their opcodes, the prefix that they imply, and the opcode.
+const VMOVUPS_FROM: (u8, u8, u8) = (1, 0, 0x10);
+const VMOVUPS_TO: (u8, u8, u8) = (1, 0, 0x11);
+const VPTEST: (u8, u8, u8) = (2, 1, 0x17);
+
 /// Code under construction for a known address.
 pub(crate) struct Emit {
     start: u64,
@@ -522,26 +527,57 @@ impl Emit {
 
     /// 32 bytes to ymm0.
     pub(crate) fn load_ymm0(&mut self, from: Address) {
-        self.vector(true, 0x10, from);
+        self.vector(VMOVUPS_FROM, true, 0, from);
     }
 
     /// 32 bytes of ymm0.
     pub(crate) fn store_ymm0(&mut self, to: Address) {
-        self.vector(true, 0x11, to);
+        self.vector(VMOVUPS_TO, true, 0, to);
     }
 
     /// Its lower 16 bytes, in the form that goes with the others.
     pub(crate) fn store_low_ymm0(&mut self, to: Address) {
-        self.vector(false, 0x11, to);
+        self.vector(VMOVUPS_TO, false, 0, to);
     }
 
-    /// `vmovups` of ymm0 or xmm0.
-    fn vector(&mut self, wide: bool, opcode: u8, m: Address) {
+    /// 32 bytes of ymm1.
+    pub(crate) fn store_ymm1(&mut self, to: Address) {
+        self.vector(VMOVUPS_TO, true, 1, to);
+    }
+
+    /// Its lower 16 bytes.
+    pub(crate) fn store_low_ymm1(&mut self, to: Address) {
+        self.vector(VMOVUPS_TO, false, 1, to);
+    }
+
+    /// Whether 32 bytes have none of the bits of ymm0.
+    pub(crate) fn test_ymm0(&mut self, m: Address) {
+        self.vector(VPTEST, true, 0, m);
+    }
+
+    /// The same of 16 bytes and xmm0.
+    pub(crate) fn test_low_ymm0(&mut self, m: Address) {
+        self.vector(VPTEST, false, 0, m);
+    }
+
+    pub(crate) fn zero_ymm1(&mut self) {
+        self.put(&[0xc5, 0xf0, 0x57, 0xc9]);
+    }
+
+    /// An instruction on a vector register and memory.
+    fn vector(
+        &mut self,
+        (map, prefix, opcode): (u8, u8, u8),
+        wide: bool,
+        register: u8,
+        m: Address,
+    ) {
         let high = |r: R64| r.0 >> 3;
         let index = m.index.map_or(0, |i| high(i.0));
-        let registers = 0xe1 & !(index << 6) & !(high(m.base) << 5);
-        self.put(&[0xc4, registers, 0x78 | u8::from(wide) << 2, opcode]);
-        self.memory(0, m);
+        let registers = 0xe0 & !(index << 6) & !(high(m.base) << 5);
+        let kind = 0x78 | u8::from(wide) << 2 | prefix;
+        self.put(&[0xc4, registers | map, kind, opcode]);
+        self.memory(register << 3, m);
     }
 
     /// Has the upper halves of vectors of 32 bytes zeroed, which others expect.

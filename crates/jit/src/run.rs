@@ -3,7 +3,8 @@
 use std::io;
 use std::mem::offset_of;
 
-use crate::assemble::{self, Exits, Fixed};
+use crate::anchors::MOST;
+use crate::assemble::{self, Exits, Fixed, HOLDERS};
 use crate::bounds::BoundsTable;
 use crate::cell::{Arith, BlockId, Bounds, Cell, NONE, arithmetic};
 use crate::region::Region;
@@ -28,7 +29,9 @@ pub struct Registers {
     /// Words that are 4096 bytes apart are taken for the same by a CPU that has not yet written one and is to
     /// read the other. What follows is used by all code, and must not be that far from units that are: with this
     /// it is that far from those of the x87 and mask registers.
-    _apart: [u64; APART],
+    _apart: [u64; APART - MOST],
+    /// The first cells of anchors that no register has.
+    anchors: [u64; MOST],
     /// Groups of units in which something may be unwritten.
     pub tainted: u64,
     /// Groups of which something may be known.
@@ -69,7 +72,7 @@ pub struct Registers {
     pub arguments: [u64; ARGUMENTS],
     /// Where the code that asked goes on, and what it works on.
     resume: u64,
-    kept: [u64; 4],
+    kept: [u64; HOLDERS.len()],
     /// To make several cells unwritten at once.
     unwritten: [Cell; 4],
     /// The trace that was left, and at which of its records.
@@ -88,7 +91,8 @@ impl Default for Registers {
     fn default() -> Registers {
         Registers {
             units: [Cell::PLAIN; ROOM],
-            _apart: [0; APART],
+            _apart: [0; APART - MOST],
+            anchors: [0; MOST],
             unwritten: [Cell::UNWRITTEN; 4],
             tainted: 0,
             telling: 0,
@@ -118,7 +122,7 @@ impl Default for Registers {
             call_pc: 0,
             arguments: [0; ARGUMENTS],
             resume: 0,
-            kept: [0; 4],
+            kept: [0; HOLDERS.len()],
             trace: NO_TRACE,
             part_of_trace: 0,
             part: part as *const () as usize,
@@ -160,6 +164,7 @@ pub(crate) mod at {
     pub(crate) const CALL_PC: usize = offset_of!(Registers, call_pc);
     pub(crate) const ARGUMENTS: usize = offset_of!(Registers, arguments);
     pub(crate) const RESUME: usize = offset_of!(Registers, resume);
+    pub(crate) const ANCHORS: usize = offset_of!(Registers, anchors);
     pub(crate) const KEPT: usize = offset_of!(Registers, kept);
     pub(crate) const UNWRITTEN: usize = offset_of!(Registers, unwritten);
     pub(crate) const TRACE: usize = offset_of!(Registers, trace);

@@ -1,13 +1,14 @@
 //! Units in registers.
 //!
 //! What an operation makes is nearly always used by one of the next, and to put it to memory and fetch it again takes
-//! as long as many an operation. So registers that no anchor needs hold units: those that were made, and those that are
-//! used more than once. What was made is put to its place only if its register is needed, or if the code stops in the
+//! as long as many an operation. So registers hold units, those that were made and those that are
+//! used more than once, and the first cells of anchors. Where there are more of them than registers, those are in memory that
+//! are used last. What was made is put to its place only if its register is needed, or if the code stops in the
 //! middle of the way: at its end temporaries are of no use to anybody.
 
-use super::{ANCHORS, Maker, unit};
-use crate::emit::{R64, rax};
-use crate::ways::{Kind, Op};
+use super::{HOLDERS, Maker, first_cell, unit};
+use crate::emit::{R64, rax, rcx};
+use crate::ways::{Kind, Op, ROOM};
 
 #[derive(Clone, Copy)]
 struct One {
@@ -18,24 +19,15 @@ struct One {
 
 #[derive(Clone, Copy, Default)]
 pub(super) struct Held {
-    all: [Option<One>; ANCHORS.len()],
-    /// Registers before this one are anchors.
-    first: usize,
+    all: [Option<One>; HOLDERS.len()],
 }
 
 impl Held {
-    /// None yet, in all registers but those of so many anchors.
-    pub(super) fn beside(anchors: usize) -> Held {
-        Held {
-            first: anchors,
-            ..Held::default()
-        }
-    }
-
-    /// What memory does not have.
+    /// What memory does not have and others ask for.
     pub(super) fn dirty(&self) -> Vec<(R64, u16)> {
-        let all = ANCHORS.into_iter().zip(self.all);
-        all.filter_map(|(r, one)| one.filter(|o| o.dirty).map(|o| (r, o.unit)))
+        let all = HOLDERS.into_iter().zip(self.all);
+        let asked = |one: &One| one.dirty && usize::from(one.unit) < ROOM;
+        all.filter_map(|(r, one)| one.filter(asked).map(|o| (r, o.unit)))
             .collect()
     }
 
@@ -51,7 +43,7 @@ impl Held {
             .all
             .iter()
             .position(|o| o.is_some_and(|o| o.unit == unit))?;
-        Some(ANCHORS[n])
+        Some(HOLDERS[n])
     }
 }
 
@@ -75,26 +67,48 @@ impl Maker<'_> {
         if let Some(register) = self.held.find(n) {
             return register;
         }
-        let free = (self.held.first..ANCHORS.len()).find(|r| self.held.all[*r].is_none());
-        if let Some(r) = free.filter(|_| self.next_use(n).is_some_and(|at| at < self.way.ops.len()))
-        {
-            self.a.mov(ANCHORS[r], unit(n));
-            self.held.all[r] = Some(One {
-                unit: n,
-                dirty: false,
-            });
-            return ANCHORS[r];
+        let free = self.held.all.iter().position(Option::is_none);
+        if let Some(r) = free.filter(|_| self.next_use(n) < self.way.ops.len()) {
+            self.hold(r, n);
+            return HOLDERS[r];
         }
         self.a.mov(to, unit(n));
         to
     }
 
+    /// A register with the first cell of an anchor: where it is held, or rcx. Another may have to leave its register, so
+    /// where the code may stop is said after this.
+    pub(super) fn source_of_cells(&mut self, anchor: usize) -> R64 {
+        let n = first_cell(anchor);
+        if let Some(register) = self.held.find(n) {
+            return register;
+        }
+        let next = self.next_use(n);
+        if next < self.way.ops.len()
+            && let Some(r) = self.room(next)
+        {
+            self.hold(r, n);
+            return HOLDERS[r];
+        }
+        self.a.mov(rcx, unit(n));
+        rcx
+    }
+
+    /// Has a register hold what memory has of a unit.
+    fn hold(&mut self, r: usize, n: u16) {
+        self.a.mov(HOLDERS[r], unit(n));
+        self.held.all[r] = Some(One {
+            unit: n,
+            dirty: false,
+        });
+    }
+
     /// rax is what is known of a unit from here on.
     pub(super) fn made(&mut self, n: u16) {
         self.held.forget(n);
-        match self.room().filter(|_| self.next_use(n).is_some()) {
+        match self.room(self.next_use(n)) {
             Some(r) => {
-                self.a.mov(ANCHORS[r], rax);
+                self.a.mov(HOLDERS[r], rax);
                 self.held.all[r] = Some(One {
                     unit: n,
                     dirty: true,
@@ -104,24 +118,39 @@ impl Maker<'_> {
         }
     }
 
-    /// A register, without what it has held: the one that is used last of all.
-    fn room(&mut self) -> Option<usize> {
+    /// A register, without what it has held, for something that is used next by this operation: the one of what is used last
+    /// of all. None if that is the something.
+    fn room(&mut self, next: usize) -> Option<usize> {
         let when = |r: &usize| match self.held.all[*r] {
-            None => usize::MAX,
-            Some(one) => self.next_use(one.unit).unwrap_or(usize::MAX - 1),
+            None => NEVER + 1,
+            Some(one) => self.next_use(one.unit),
         };
-        let r = (self.held.first..ANCHORS.len()).max_by_key(when)?;
+        let r = (0..HOLDERS.len()).max_by_key(when)?;
+        if when(&r) <= next {
+            return None;
+        }
         if let Some(one) = self.held.all[r].take().filter(|o| o.dirty) {
-            self.a.mov(unit(one.unit), ANCHORS[r]);
+            self.a.mov(unit(one.unit), HOLDERS[r]);
         }
         Some(r)
     }
 
-    /// The operation after the one at hand that uses a unit; behind the last one the end of the way does.
-    fn next_use(&self, n: u16) -> Option<usize> {
-        let ops = self.way.ops.iter().enumerate().skip(self.now + 1);
-        let used = ops.into_iter().find(|(_, op)| op.uses(n)).map(|(at, _)| at);
-        let end = || self.way.ends.iter().any(|(_, value)| *value == n);
-        used.or_else(|| end().then_some(self.way.ops.len()))
+    /// The next operation that uses a unit; behind the last one the end of the way does.
+    fn next_use(&self, n: u16) -> usize {
+        let near = usize::from(n).checked_sub(ROOM);
+        let uses = |at: &usize| match near {
+            None => self.way.ops[*at].uses(n),
+            Some(anchor) => self.nears[*at].is_some_and(|near| near.anchor == anchor),
+        };
+        let ops = self.upcoming..self.way.ops.len();
+        let ends = || self.way.ends.iter().any(|(_, value)| *value == n);
+        match ops.into_iter().find(uses) {
+            Some(at) => at,
+            None if ends() => self.way.ops.len(),
+            None => NEVER,
+        }
     }
 }
+
+/// It is not used any more.
+const NEVER: usize = usize::MAX - 1;

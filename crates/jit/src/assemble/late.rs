@@ -3,7 +3,7 @@
 //! Its code is behind that of the way, so that what happens always is in a row. It either goes on with the way or stops
 //! the code.
 
-use super::{ANCHORS, Maker, call, field, unit};
+use super::{HOLDERS, Maker, call, field, unit};
 use crate::cell::Arith;
 use crate::emit::*;
 use crate::run::{ASK, FAILED, LEAVE, at};
@@ -28,6 +28,9 @@ pub(super) enum Late {
     Erase { len: u32, back: Label },
     /// Bytes from rcx on become unwritten.
     Forget { len: u32, back: Label },
+    /// The pointer of a sum is the one of rax and rcx that points somewhere, and rcx does. If both do, it is not known which
+    /// is meant.
+    Pointer { back: Label },
     /// rax and rcx are both of a block.
     Arith { kind: Arith, back: Label },
     /// It is not known what a pointer to the variable at rcx is; whoever runs the code says it in rax.
@@ -95,7 +98,7 @@ impl Maker<'_> {
             };
             let (len, steps) = self.way.start(part);
             self.a.mov(dword(rbx + at::LAST), before);
-            self.a.add(rdi, steps);
+            self.a.add(field(at::STEPS), steps);
             self.a.add(rbp, len as i32);
         }
         if let Some(number) = self.trace {
@@ -201,6 +204,13 @@ impl Maker<'_> {
                 call(a, wide, at::FORGET, piece(len));
                 a.jmp(back)
             }
+            Late::Pointer { back } => {
+                a.mov(edx, 0);
+                a.test(rax, rax);
+                a.mov(rax, rcx);
+                a.cmov(If::NotZero, rax, rdx);
+                a.jmp(back)
+            }
             Late::Arith { kind, back } => {
                 call(a, wide, at::ARITHMETIC, |a| {
                     a.mov(edi, kind as u32);
@@ -218,8 +228,8 @@ impl Maker<'_> {
                 a.mov(dword(rbx + at::ASKED), variable);
                 let (_, before) = way.start(usize::from(insn >> 8));
                 a.mov(dword(rbx + at::INSN), before + u32::from(insn & 0xff));
-                for (n, anchor) in ANCHORS.into_iter().enumerate() {
-                    a.mov(field(at::KEPT + 8 * n), anchor);
+                for (n, holder) in HOLDERS.into_iter().enumerate() {
+                    a.mov(field(at::KEPT + 8 * n), holder);
                 }
                 self.pause(ASK, back)
             }

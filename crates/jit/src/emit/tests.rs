@@ -186,6 +186,11 @@ fn the_rest() {
             a.store_ymm0(r12 + rcx + 16);
             a.store_low_ymm0(rcx + r9 + 16);
             a.store_ymm0(r8 + 32);
+            a.store_ymm1(r9 + 64);
+            a.store_low_ymm1(rdi + 8);
+            a.test_ymm0(r11 + 32);
+            a.test_low_ymm0(rcx + r9 + 16);
+            a.zero_ymm1();
             a.vzeroupper();
             a.prefetch(rbp + 1536usize);
             a.call_through(rbx + 8);
@@ -203,6 +208,11 @@ fn the_rest() {
             "vmovups [r12+rcx+10h], ymm0",
             "vmovups [rcx+r9+10h], xmm0",
             "vmovups [r8+20h], ymm0",
+            "vmovups [r9+40h], ymm1",
+            "vmovups [rdi+8], xmm1",
+            "vptest ymm0, [r11+20h]",
+            "vptest xmm0, [rcx+r9+10h]",
+            "vxorps xmm1, xmm1, xmm1",
             "vzeroupper",
             "prefetcht0 [rbp+600h]",
             "call qword ptr [rbx+8]",
