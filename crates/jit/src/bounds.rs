@@ -2,7 +2,8 @@
 //!
 //! Code looks here at each access. So the table does not move, and there are addresses for all numbers that a cell can
 //! hold: what is behind the last block reads as zero, which allows nothing, and code need not compare the number with
-//! anything. The kernel backs what was written.
+//! anything. The kernel backs what was written, with large pages where there are many blocks: which of them is asked for is
+//! as random as the program's pointers, and to find a small page takes as long as to read what is in it.
 
 use std::io;
 use std::ops::Deref;
@@ -11,10 +12,16 @@ use crate::cell::{BlockId, Bounds};
 
 /// All numbers of blocks, and something behind the last: code may look a few bytes beyond it.
 const ADDRESSES: usize = (1 << 32) * size_of::<Bounds>() + 4096;
+const LARGE_PAGE: usize = 1 << 21;
+/// The mapping, which begins before the first large page.
+const MAPPED: usize = ADDRESSES + LARGE_PAGE;
+/// With so many blocks, what is in the first large page is worth one. Most programs have fewer.
+const MANY: usize = 1 << 15;
 
 pub struct BoundsTable {
     first: *mut Bounds,
     len: usize,
+    mapping: *mut libc::c_void,
 }
 
 // SAFETY: it is the only owner of its memory.
@@ -25,16 +32,31 @@ impl BoundsTable {
     pub fn new() -> io::Result<BoundsTable> {
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-        // SAFETY: a fresh mapping where the kernel wants it.
-        let first =
-            unsafe { libc::mmap(std::ptr::null_mut(), ADDRESSES, protection, flags, -1, 0) };
-        if first == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
+        // SAFETY: a fresh mapping where the kernel wants it, in which there is room for the table from an aligned place
+        // on. The advice changes nothing that is there.
+        unsafe {
+            let mapping = libc::mmap(std::ptr::null_mut(), MAPPED, protection, flags, -1, 0);
+            if mapping == libc::MAP_FAILED {
+                return Err(io::Error::last_os_error());
+            }
+            let first = mapping.byte_add(mapping.align_offset(LARGE_PAGE));
+            let second = first.byte_add(LARGE_PAGE);
+            libc::madvise(second, ADDRESSES - LARGE_PAGE, libc::MADV_HUGEPAGE);
+            Ok(BoundsTable {
+                first: first.cast(),
+                len: 0,
+                mapping,
+            })
         }
-        Ok(BoundsTable {
-            first: first.cast(),
-            len: 0,
-        })
+    }
+
+    /// Has what is there in one large page. Without it, or on a kernel that cannot do that, it is only slower.
+    #[cold]
+    fn collapse(&self) {
+        // SAFETY: the memory is its own, and keeps its contents.
+        unsafe {
+            libc::madvise(self.first.cast(), LARGE_PAGE, libc::MADV_COLLAPSE);
+        }
     }
 
     /// The next block.
@@ -43,6 +65,9 @@ impl BoundsTable {
         // SAFETY: there is room for so many, and the borrow is exclusive.
         unsafe { self.first.add(self.len).write(bounds) }
         self.len += 1;
+        if self.len == MANY {
+            self.collapse();
+        }
     }
 
     pub fn set(&mut self, block: BlockId, bounds: Bounds) {
@@ -65,7 +90,7 @@ impl Drop for BoundsTable {
     fn drop(&mut self) {
         // SAFETY: it was mapped with this size.
         unsafe {
-            libc::munmap(self.first.cast(), ADDRESSES);
+            libc::munmap(self.mapping, MAPPED);
         }
     }
 }
