@@ -209,8 +209,24 @@ fn overflow_of_global_variables() {
         );
     }
     check("global_index.c", "global_overflow", None);
+    check("global_straddled.c", "global_overflow", None);
     sanitiser_says("global_overflow.c", "global-buffer-overflow");
     sanitiser_says("global_index.c", "global-buffer-overflow");
+}
+
+/// A pointer into the middle of a variable means it, once something of it was accessed.
+#[test]
+fn overflow_behind_the_middle_of_global_variables() {
+    for (guest, variable) in [
+        ("global_field.c", "settings"),
+        ("global_row.c", "names"),
+        ("global_cell.c", "cells"),
+    ] {
+        for fault in check(guest, "global_overflow", None) {
+            assert_eq!(fault["block"]["variable"], variable);
+        }
+        sanitiser_says(guest, "global-buffer-overflow");
+    }
 }
 
 #[test]
@@ -637,6 +653,10 @@ fn nothing_is_wrong_with_correct_programs() {
         ("rules/shared_slot.c", &["-O2", "-static"]),
         ("threads/many.c", &["-O1"]),
         ("rules/equal_memory.c", &["-O2"]),
+        ("rules/global_beside.c", &["-O0"]),
+        ("rules/global_beside.c", &["-O2"]),
+        ("rules/global_beside.c", &["-O0", "-no-pie"]),
+        ("rules/global_beside.c", &["-O2", "-no-pie"]),
         ("rules/replaced.c", &["-O2"]),
     ] {
         let program = p.guest(guest, flags);

@@ -276,7 +276,7 @@ impl Maker<'_> {
         self.variable(to, pc, base, displacement, rsp, rbp);
     }
 
-    /// Has `to` point to the variable that begins there, if there is one.
+    /// Has `to` point to the variable that is there, if there is one.
     fn variable(
         &mut self,
         to: u16,
@@ -291,7 +291,7 @@ impl Maker<'_> {
         }
         let term = match base {
             NO_UNIT => {
-                let block = self.variables.global(displacement as u64);
+                let block = self.variables.global(pc, displacement as u64);
                 if let Some(block) = block {
                     self.op(Op::Global { to, block });
                 }
@@ -323,6 +323,15 @@ impl Maker<'_> {
                     self.scratch += 1;
                     base = unit;
                 }
+            }
+            let constant = index == NO_UNIT && base == NO_UNIT && a.segment.is_none();
+            if let (true, Size::Fixed(len)) =
+                (constant && self.trackers.variables, spot.access.size)
+                && let Some(block) = self.variables.left(pc, a.displacement, len.into())
+            {
+                base = self.scratch;
+                self.scratch += 1;
+                self.op(Op::Global { to: base, block });
             }
             // The stack pointer points to the stack.
             if index == NO_UNIT && (base == RSP || base == NO_UNIT) {

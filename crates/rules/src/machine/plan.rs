@@ -223,8 +223,12 @@ pub(crate) enum Judged {
 
 /// Who knows where variables are.
 pub(crate) trait Variables {
-    /// The variable that begins at an address.
-    fn global(&mut self, address: u64) -> Option<BlockId>;
+    /// The variable that begins at an address, or that an address is in the middle of that the instruction at `pc`
+    /// makes.
+    fn global(&mut self, pc: u64, address: u64) -> Option<BlockId>;
+
+    /// The variable that so many bytes begin in and go beyond, which an instruction touches by their address.
+    fn left(&mut self, pc: u64, address: u64, len: u64) -> Option<BlockId>;
 
     /// The variable of the frame at `pc` that begins so far from a register there.
     fn local(&mut self, pc: u64, register: u16, displacement: i64) -> Option<u16>;

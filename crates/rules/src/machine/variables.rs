@@ -2,8 +2,18 @@
 //!
 //! A pointer that is made with `lea` and leads to the beginning of a variable came from that variable; so did an
 //! access to `array[i]` that is one instruction. Where one variable ends at the beginning of another, the pointer
-//! may mean the end of the first, and then both count. Pointers into the middle of something are not followed:
-//! compilers make them for `table[c - 48]`, which begins in front of the table.
+//! may mean the end of the first, and then both count.
+//!
+//! A pointer into the middle of a global variable may mean one of its fields or elements. Or it means what is behind
+//! or before it: compilers make such pointers for `table[c - 48]`, which begins in front of the table, and programs for
+//! `array - 1`, to count from one. But what one instruction makes was one name and a distance before it was an
+//! address, and so means the same variable each time. Which, the first access through it shows: if it is to the
+//! variable around the pointer, that is meant, and what comes later must stay there; otherwise pointers of that
+//! instruction are not followed. So nothing has to be known of the compiler and its options. Rejected: to believe code
+//! that was not optimised (its compilers do not make up such pointers, but its programmers do), and to believe
+//! distances that fit the fields or elements (those of another variable may fit as well). With pointers into the middle of local variables it
+//! is different, because all of them are distances from one register, and optimised code may make one pointer for two
+//! variables.
 //!
 //! A local variable is another block each time its function runs. It is gone when the function returns.
 
@@ -25,6 +35,8 @@ pub(super) struct Table {
     /// Global ones, by address.
     objects: Vec<Extent>,
     globals: FxHashMap<u64, BlockId>,
+    /// Those that instructions make pointers into the middle of, by these and the address.
+    middles: FxHashMap<(u64, u64), BlockId>,
     locals: Vec<Local>,
     /// What was found for an instruction, a register and a distance: superblocks share instructions.
     found: FxHashMap<(u64, u16, i64), Option<u16>>,
@@ -107,7 +119,23 @@ impl Table {
         self.objects = program.map(|p| p.objects(skip)).unwrap_or_default();
         self.library = library.to_vec();
         self.globals.clear();
+        self.middles.clear();
         self.found.clear();
+    }
+
+    /// Global variables that can begin or end at an address, or reach over it: only what is close can.
+    fn near(&self, address: u64) -> &[Extent] {
+        let after = self.objects.partition_point(|e| e.begin <= address);
+        &self.objects[after.saturating_sub(64)..after]
+    }
+
+    /// The only global variable that an address is in.
+    fn around(&self, address: u64) -> Option<&Extent> {
+        let list = self.near(address).iter();
+        let mut around = list.filter(|e| address - e.begin < e.size);
+        let found = around.next()?;
+        let same = |e: &Extent| (e.begin, e.size) == (found.begin, found.size);
+        around.all(same).then_some(found)
     }
 
     pub(super) fn name(&self, n: u16) -> &str {
@@ -164,29 +192,48 @@ fn at(list: &[Extent], address: u64) -> Option<(&Extent, u64)> {
 }
 
 impl Variables for Finder<'_> {
-    fn global(&mut self, address: u64) -> Option<BlockId> {
-        if let Some(id) = self.table.globals.get(&address) {
+    fn global(&mut self, pc: u64, address: u64) -> Option<BlockId> {
+        let table = &*self.table;
+        let known = table.globals.get(&address);
+        if let Some(id) = known.or_else(|| table.middles.get(&(pc, address))) {
             return Some(*id);
         }
-        // Only what is close can begin or end there.
-        let objects = &self.table.objects;
-        let after = objects.partition_point(|e| e.begin <= address);
-        let near = &objects[after.saturating_sub(64)..after];
-        let (found, before) = at(near, address)?;
-        let (name, size) = (found.name.clone(), found.size);
-        let by = self.table.number(&name)?;
+        let begins = at(table.near(address), address);
+        let begins = begins.map(|(found, before)| (found.clone(), Some(before)));
+        let (found, before) = begins.or_else(|| Some((table.around(address)?.clone(), None)))?;
+        let by = self.table.number(&found.name)?;
         let block = Block {
-            begin: address,
-            size,
+            begin: found.begin,
+            size: found.size,
             born: 0,
             made: 0,
             by,
             family: Family::Global,
             freed: None,
         };
-        let id = self.heap.add_variable(block, before);
-        self.table.globals.insert(address, id);
-        Some(id)
+        Some(match before {
+            Some(before) => {
+                let id = self.heap.add_variable(block, before);
+                self.table.globals.insert(address, id);
+                id
+            }
+            None => {
+                let id = self.heap.presume_variable(block);
+                self.table.middles.insert((pc, address), id);
+                id
+            }
+        })
+    }
+
+    fn left(&mut self, pc: u64, address: u64, len: u64) -> Option<BlockId> {
+        let found = self.table.around(address)?;
+        let (begin, end) = (found.begin, found.begin.saturating_add(found.size));
+        let leaves = address.saturating_add(len) > end;
+        // Assembly may know of its data what the symbols do not say.
+        let of_a_compiler = || self.program.is_some_and(|p| p.has_debug_info(pc));
+        (leaves && of_a_compiler())
+            .then(|| self.global(pc, begin))
+            .flatten()
     }
 
     fn local(&mut self, pc: u64, register: u16, displacement: i64) -> Option<u16> {
