@@ -237,6 +237,16 @@ fn overflow_of_local_variables() {
     sanitiser_says("stack_overflow.c", "stack-buffer-overflow");
 }
 
+/// Arrays whose length is no constant, and what `alloca` gives.
+#[test]
+fn overflow_of_what_is_set_aside_on_the_stack() {
+    check("variable_length.c", "stack_overflow", None);
+    check("alloca.c", "stack_overflow", None);
+    check("alloca_kept.c", "dead_frame", None);
+    sanitiser_says("variable_length.c", "dynamic-stack-buffer-overflow");
+    sanitiser_says("alloca.c", "dynamic-stack-buffer-overflow");
+}
+
 /// Temporary objects have no names, and optimised code may give them the memory of a variable that is declared later.
 #[test]
 fn temporary_objects() {
@@ -655,6 +665,9 @@ fn nothing_is_wrong_with_correct_programs() {
         ("rules/equal_memory.c", &["-O2"]),
         ("rules/global_beside.c", &["-O0"]),
         ("rules/global_beside.c", &["-O2"]),
+        ("rules/set_aside.c", &["-O0"]),
+        ("rules/set_aside.c", &["-O2"]),
+        ("rules/set_aside.c", &["-O2", "-fstack-clash-protection"]),
         ("rules/global_beside.c", &["-O0", "-no-pie"]),
         ("rules/global_beside.c", &["-O2", "-no-pie"]),
         ("rules/replaced.c", &["-O2"]),

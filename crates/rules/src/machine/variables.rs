@@ -29,6 +29,12 @@ use super::*;
 /// Blocks for local variables; after that many, pointers to them are not followed.
 const MOST_LOCALS: u32 = 1 << 20;
 
+/// Pieces of the stack that are set aside while functions run; after that many, further ones are not followed.
+const MOST_ASIDE: u32 = 1 << 20;
+
+/// What these are called.
+const ASIDE: &str = "(of variable length)";
+
 /// All variables that pointers were made to.
 #[derive(Default)]
 pub(super) struct Table {
@@ -46,6 +52,9 @@ pub(super) struct Table {
     read: Option<Arc<Program>>,
     library: Vec<(u64, u64)>,
     made: u32,
+    /// The first of three numbers under which it is said that a piece of the stack is set aside.
+    aside: Option<u16>,
+    set_aside: u32,
 }
 
 #[derive(Debug, PartialEq)]
@@ -73,10 +82,20 @@ impl Lives {
     }
 }
 
+/// A piece of the stack that was set aside.
+struct Piece {
+    base: u64,
+    begin: u64,
+    block: BlockId,
+}
+
 /// Variables of a thread's functions that run, those of the outermost first.
 #[derive(Default)]
 pub(super) struct Living {
     all: Vec<Lives>,
+    pieces: Vec<Piece>,
+    /// Of the piece that is being made: its end, and the frame's base.
+    making: (u64, u64),
     /// Those of the innermost function, by number: what code finds without asking.
     innermost: Vec<Variable>,
     /// The numbers that are there.
@@ -86,7 +105,14 @@ pub(super) struct Living {
 impl Living {
     /// A return through `slot` ends some of them.
     pub(super) fn ends_by(&self, slot: u64) -> bool {
-        self.all.last().is_some_and(|v| v.slot() <= slot)
+        self.slot() <= slot
+    }
+
+    /// From which return on some of them end.
+    fn slot(&self) -> u64 {
+        let variable = self.all.last().map_or(u64::MAX, Lives::slot);
+        let piece = self.pieces.last().map_or(u64::MAX, |p| p.base - 8);
+        variable.min(piece)
     }
 
     /// Brings what code finds up to date.
@@ -236,6 +262,32 @@ impl Variables for Finder<'_> {
             .flatten()
     }
 
+    fn made_to_measure(&mut self, pc: u64) -> Option<(i64, u16)> {
+        let mut library = self.table.library.iter();
+        let program = self.program.filter(|p| p.has_debug_info(pc))?;
+        if library.any(|(a, b)| (*a..*b).contains(&pc)) {
+            return None;
+        }
+        let imagined = program.imagined_frame(pc)?;
+        if !imagined.holds(image::Imagined::FRAME) {
+            return None;
+        }
+        let base = imagined.base.wrapping_sub(image::Imagined::FRAME) as i64;
+        let table = &mut *self.table;
+        if table.aside.is_none() {
+            let name = table.number(ASIDE)?;
+            let first = u16::try_from(table.locals.len() + 2).ok()? - 2;
+            table.locals.extend((0..3).map(|offset| Local {
+                name,
+                offset,
+                size: 0,
+                before: 0,
+            }));
+            table.aside = Some(first);
+        }
+        Some((base, table.aside?))
+    }
+
     fn local(&mut self, pc: u64, register: u16, displacement: i64) -> Option<u16> {
         let key = (pc, register, displacement);
         if let Some(known) = self.table.found.get(&key) {
@@ -312,8 +364,56 @@ impl Frames<'_> {
         }
     }
 
+    /// A piece of the stack is set aside, which takes three steps.
+    fn set_aside(&mut self, address: u64, which: u16, step: u64) -> Cell {
+        let making = &mut self.frames.making;
+        match which {
+            0 => making.0 = address,
+            1 => making.1 = address,
+            _ => {
+                let (end, base) = *making;
+                return self.piece((address, end), base, step);
+            }
+        }
+        Cell::PLAIN
+    }
+
+    fn piece(&mut self, (begin, end): (u64, u64), base: u64, step: u64) -> Cell {
+        // Those of functions that were left without a return, and those of this one that were given back.
+        let pieces = &mut self.frames.pieces;
+        while (pieces.last()).is_some_and(|p| p.base < base || p.base == base && p.begin < end) {
+            pieces.pop();
+        }
+        // Above it there are rbp as it was and the return address at least.
+        let end = end.min(base.saturating_sub(16));
+        let name = self.table.number(ASIDE);
+        let (Some(by), true) = (name, begin < end) else {
+            return Cell::PLAIN;
+        };
+        if self.table.set_aside >= MOST_ASIDE {
+            return Cell::PLAIN;
+        }
+        self.table.set_aside += 1;
+        let block = Block {
+            begin,
+            size: end - begin,
+            born: step,
+            made: step,
+            by,
+            family: Family::Local,
+            freed: None,
+        };
+        let block = self.heap.add_variable(block, 0);
+        self.frames.pieces.push(Piece { base, begin, block });
+        Cell::new(block, 0)
+    }
+
     /// A pointer to a local variable is made.
     fn local(&mut self, address: u64, local: u16, step: u64) -> Cell {
+        let aside = self.table.aside.and_then(|first| local.checked_sub(first));
+        if let Some(which) = aside.filter(|which| *which < 3) {
+            return self.set_aside(address, which, step);
+        }
         let l = &self.table.locals[local as usize];
         let base = address.wrapping_sub(l.offset as u64);
         let all = &mut self.frames.all;
@@ -359,25 +459,29 @@ impl Frames<'_> {
 
     /// From which return on something has to be done.
     pub(super) fn slot(&self) -> u64 {
-        let local = self.frames.all.last().map_or(u64::MAX, Lives::slot);
         let active = self.active.last().map_or(u64::MAX, |a| a.slot);
-        active.min(local)
+        active.min(self.frames.slot())
     }
 
     /// The function that returns through `slot` is over, and those that it called are too.
     pub(super) fn end_locals(&mut self, slot: u64, step: u64) {
         let frames = &mut *self.frames;
+        let freed = Freed {
+            step,
+            pointer: slot,
+            by: 0,
+        };
+        while let Some(p) = frames.pieces.pop_if(|p| p.base - 8 <= slot) {
+            if p.base - 8 == slot {
+                self.heap.free(p.block, freed);
+            }
+        }
         let known = frames.all.len();
         while let Some(v) = frames.all.last() {
             if v.slot() > slot {
                 break;
             }
             if v.slot() == slot {
-                let freed = Freed {
-                    step,
-                    pointer: slot,
-                    by: 0,
-                };
                 self.heap.free(v.cell.from(), freed);
             }
             frames.all.pop();
