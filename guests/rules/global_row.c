@@ -4,16 +4,17 @@
 char names[4][8];
 char after[16] = "next";
 
-static __attribute__((noinline)) void set(char *row, const char *name)
+static __attribute__((noinline)) size_t set(char *row, const char *name)
 {
     strcpy(row, name); // MARK: fault
+    return strlen(row);
 }
 
 int main(int argc, char **argv)
 {
     (void)argv;
-    set(names[1], "one");
-    set(names[3], argc > 1 ? "seven: " : "eleven: ..."); // MARK: cause
-    printf("%s %s\n", names[3], after);
+    size_t sum = set(names[1], "one");
+    sum += set(names[3], argc > 1 ? "seven: " : "eleven: ..."); // MARK: cause
+    printf("%zu %s %s\n", sum, names[3], after);
     return 0;
 }
