@@ -4,11 +4,12 @@
 
 static __attribute__((noinline)) size_t doubled(const char *text, size_t room)
 {
+    char *first = strcpy(alloca(201), text);
     char *copy = alloca(room);
     strcpy(copy, text); // MARK: fault
     for (char *c = copy; *c; c++)
         *c += *c == 'a';
-    return strlen(copy);
+    return strlen(copy) + (size_t)first[1];
 }
 
 int main(int argc, char **argv)
