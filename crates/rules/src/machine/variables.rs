@@ -11,11 +11,14 @@
 //! variable around the pointer, that is meant, and what comes later must stay there; otherwise pointers of that
 //! instruction are not followed. So nothing has to be known of the compiler and its options. Rejected: to believe code
 //! that was not optimised (its compilers do not make up such pointers, but its programmers do), and to believe
-//! distances that fit the fields or elements (those of another variable may fit as well). With pointers into the middle of local variables it
-//! is different, because all of them are distances from one register, and optimised code may make one pointer for two
-//! variables.
+//! distances that fit the fields or elements (those of another variable may fit as well). Pointers into the middle of
+//! local variables are not followed: all of them are distances from one register, and optimised code may make one pointer
+//! for two variables.
 //!
-//! A local variable is another block each time its function runs. It is gone when the function returns.
+//! A local variable is another block each time its function runs. It is gone when the function returns. Memory that is
+//! set aside on the stack while a function runs (`alloca`, arrays whose length is no constant) is another block each time
+//! that is done. Where the stack pointer is put back before the function returns, such a block is forgotten when the place is
+//! used again, and does not count as gone: the pointers that are left may as well mean what is there by then.
 
 use std::sync::Arc;
 
