@@ -209,8 +209,24 @@ fn overflow_of_global_variables() {
         );
     }
     check("global_index.c", "global_overflow", None);
+    check("global_straddled.c", "global_overflow", None);
     sanitiser_says("global_overflow.c", "global-buffer-overflow");
     sanitiser_says("global_index.c", "global-buffer-overflow");
+}
+
+/// A pointer into the middle of a variable means it, once something of it was accessed.
+#[test]
+fn overflow_behind_the_middle_of_global_variables() {
+    for (guest, variable) in [
+        ("global_field.c", "settings"),
+        ("global_row.c", "names"),
+        ("global_cell.c", "cells"),
+    ] {
+        for fault in check(guest, "global_overflow", None) {
+            assert_eq!(fault["block"]["variable"], variable);
+        }
+        sanitiser_says(guest, "global-buffer-overflow");
+    }
 }
 
 #[test]
@@ -219,6 +235,16 @@ fn overflow_of_local_variables() {
         assert_eq!(fault["block"]["variable"], "name");
     }
     sanitiser_says("stack_overflow.c", "stack-buffer-overflow");
+}
+
+/// Arrays whose length is no constant, and what `alloca` gives.
+#[test]
+fn overflow_of_what_is_set_aside_on_the_stack() {
+    check("variable_length.c", "stack_overflow", None);
+    check("alloca.c", "stack_overflow", None);
+    check("alloca_kept.c", "dead_frame", None);
+    sanitiser_says("variable_length.c", "dynamic-stack-buffer-overflow");
+    sanitiser_says("alloca.c", "dynamic-stack-buffer-overflow");
 }
 
 /// Temporary objects have no names, and optimised code may give them the memory of a variable that is declared later.
@@ -637,6 +663,13 @@ fn nothing_is_wrong_with_correct_programs() {
         ("rules/shared_slot.c", &["-O2", "-static"]),
         ("threads/many.c", &["-O1"]),
         ("rules/equal_memory.c", &["-O2"]),
+        ("rules/global_beside.c", &["-O0"]),
+        ("rules/global_beside.c", &["-O2"]),
+        ("rules/set_aside.c", &["-O0"]),
+        ("rules/set_aside.c", &["-O2"]),
+        ("rules/set_aside.c", &["-O2", "-fstack-clash-protection"]),
+        ("rules/global_beside.c", &["-O0", "-no-pie"]),
+        ("rules/global_beside.c", &["-O2", "-no-pie"]),
         ("rules/replaced.c", &["-O2"]),
     ] {
         let program = p.guest(guest, flags);

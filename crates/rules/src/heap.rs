@@ -7,7 +7,7 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use std::io;
 
@@ -97,6 +97,8 @@ pub struct Heap {
     ordered: RefCell<Ordered>,
     /// Blocks that were reallocated and stayed where they were, and what they are since.
     stayed: FxHashMap<BlockId, BlockId>,
+    /// Variables that pointers lead into of which it is not known whether they mean them.
+    presumed: FxHashSet<BlockId>,
     /// Those before this one were made by a program that is over.
     first: usize,
 }
@@ -123,6 +125,7 @@ impl Heap {
             layers: 1,
             ordered: RefCell::default(),
             stayed: FxHashMap::default(),
+            presumed: FxHashSet::default(),
             first: DIFFERENCE.0 as usize + 1,
         })
     }
@@ -184,6 +187,38 @@ impl Heap {
         });
         self.blocks.push(block);
         id
+    }
+
+    /// A variable that a pointer leads into. Whether the pointer means it is not known before something is accessed
+    /// through it: until then it may lead nowhere, so that no access is overlooked.
+    pub fn presume_variable(&mut self, block: Block) -> BlockId {
+        let id = BlockId(self.blocks.len() as u32);
+        self.bounds.push(Bounds::NOWHERE);
+        self.blocks.push(block);
+        self.presumed.insert(id);
+        id
+    }
+
+    /// It is not known yet whether pointers mean the block.
+    pub fn is_presumed(&self, id: BlockId) -> bool {
+        self.presumed.contains(&id)
+    }
+
+    /// Not one of those that pointers turned out not to mean.
+    pub fn is_meant(&self, id: BlockId) -> bool {
+        self.bounds[id.0 as usize] != Bounds::ANYWHERE
+    }
+
+    /// It is known from now on. If they do not, they may lead anywhere.
+    pub fn settle(&mut self, id: BlockId, meant: bool) {
+        self.presumed.remove(&id);
+        let block = &self.blocks[id.0 as usize];
+        let (begin, end) = (block.begin, block.begin.saturating_add(block.size));
+        let bounds = match meant {
+            true => Bounds { begin, end },
+            false => Bounds::ANYWHERE,
+        };
+        self.bounds.set(id, bounds);
     }
 
     pub fn live(&self) -> impl Iterator<Item = BlockId> + '_ {

@@ -93,6 +93,14 @@ pub(crate) struct Taping {
     pub(crate) cursor: Gpr,
     /// What the thread's page has for [`HOME`] is what the guest has there.
     home_saved: bool,
+    /// The stack pointer is what it was less what was in a register.
+    lowered: bool,
+}
+
+/// It sets as much aside on the stack as a register says.
+fn lowers_stack(i: &Instruction) -> bool {
+    let from = i.mnemonic() == Mnemonic::Sub && i.op0_register() == Register::RSP;
+    from && i.op1_kind() == OpKind::Register
 }
 
 impl Taping {
@@ -112,6 +120,7 @@ impl Taping {
             uses: uses.collect(),
             cursor: HOME,
             home_saved: true,
+            lowered: false,
         }
     }
 
@@ -171,16 +180,27 @@ impl Taping {
             Mnemonic::Mov if insn.decoded.op1_kind() == OpKind::Register => {
                 insn.decoded.op1_register()
             }
+            _ if lowers_stack(&insn.decoded) => Register::RSP,
             _ => Register::None,
         };
-        if let Some(r @ (RSP | RBP)) = number(base)
-            && let Some(term) = self.terms[r].filter(|_| insn.told >> r & 1 == 0)
-        {
-            self.known.push(Known {
-                insn: i as u8,
-                what: What::Before(r as u8),
-                term,
-            });
+        let mut bases = [number(base), None];
+        // Or if it leads to what was set aside on the stack. Every way out would tell the stack pointer later.
+        if self.lowered && base == Register::RSP {
+            if self.terms[RSP].is_none() {
+                self.terms[RSP] = Some(self.store(code, Gpr(RSP as u8)));
+            }
+            bases[1] = Some(RBP);
+        }
+        for r in bases.into_iter().flatten() {
+            if let (RSP | RBP, Some(term)) = (r, self.terms[r])
+                && (used.addresses | insn.told) >> r & 1 == 0
+            {
+                self.known.push(Known {
+                    insn: i as u8,
+                    what: What::Before(r as u8),
+                    term,
+                });
+            }
         }
         if insn.decoded.is_vsib() {
             self.store_vector(code, i, &insn.decoded);
@@ -219,6 +239,7 @@ impl Taping {
     pub(crate) fn follow(&mut self, i: usize, insn: &Instruction) {
         let new = self.derive(insn);
         let old = self.terms;
+        self.lowered = lowers_stack(insn) || self.lowered && self.terms[RSP].is_none();
         for r in registers(self.uses[i].written) {
             self.terms[r] = None;
             self.home_saved &= r != usize::from(HOME.0);

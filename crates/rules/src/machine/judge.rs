@@ -20,6 +20,16 @@ impl Machine {
         if !what.write && self.now.lenient > 0 {
             return;
         }
+        if from > DIFFERENCE && self.heap.is_presumed(from) {
+            let block = self.heap.block(from);
+            let (begin, end) = (block.begin, block.begin.saturating_add(block.size));
+            let last = what.address.saturating_add(what.size);
+            self.heap.settle(from, what.address < end && last > begin);
+        }
+        let from = match self.heap.is_meant(from) {
+            true => from,
+            false => NONE,
+        };
         if from > DIFFERENCE
             && let Some(list) = &mut self.accesses
             && list.len() < MOST_NOTED

@@ -12,6 +12,7 @@ use super::plan::*;
 use flow::Spot;
 
 mod compute;
+mod measure;
 
 struct Maker<'a> {
     variables: &'a mut dyn Variables,
@@ -29,6 +30,8 @@ struct Maker<'a> {
     /// The last operation on flags that nobody has looked at yet, and which flags.
     pending: Option<(usize, u8)>,
     dead: Vec<usize>,
+    /// Memory that is set aside on the stack.
+    aside: Option<measure::Aside>,
 }
 
 impl Plan {
@@ -53,6 +56,7 @@ impl Plan {
             numbers: false,
             pending: None,
             dead: Vec::new(),
+            aside: None,
         };
         for (i, insn) in code.insns.iter().enumerate() {
             let known: Vec<Known> = code
@@ -67,7 +71,7 @@ impl Plan {
             let judged = judged(insn.pc);
             maker.judged = trackers.unwritten && judged != Judged::Nothing;
             maker.numbers = trackers.unwritten && judged == Judged::All;
-            maker.instruction(insn, &known);
+            maker.instruction(insn, code.insns.get(i + 1), &known);
         }
         maker.plan.first.push(maker.plan.ops.len() as u32);
         maker.bury();
@@ -190,7 +194,7 @@ impl Maker<'_> {
         self.pending = Some((n, mask));
     }
 
-    fn instruction(&mut self, insn: &tape::Insn, known: &[Known]) {
+    fn instruction(&mut self, insn: &tape::Insn, next: Option<&tape::Insn>, known: &[Known]) {
         let before = |r: u8| {
             known
                 .iter()
@@ -237,7 +241,9 @@ impl Maker<'_> {
             self.grow(&decoded, before(4));
             self.called(&step, before(4));
             self.transfers(&decoded, &step);
-            self.points(&decoded, insn.pc, before(4), before(5));
+            if !self.sets_aside(&decoded, next, &step, (before(4), before(5))) {
+                self.points(&decoded, insn.pc, before(4), before(5));
+            }
             self.flags(&step);
         }
         if step.returns
@@ -276,7 +282,7 @@ impl Maker<'_> {
         self.variable(to, pc, base, displacement, rsp, rbp);
     }
 
-    /// Has `to` point to the variable that begins there, if there is one.
+    /// Has `to` point to the variable that is there, if there is one.
     fn variable(
         &mut self,
         to: u16,
@@ -291,7 +297,7 @@ impl Maker<'_> {
         }
         let term = match base {
             NO_UNIT => {
-                let block = self.variables.global(displacement as u64);
+                let block = self.variables.global(pc, displacement as u64);
                 if let Some(block) = block {
                     self.op(Op::Global { to, block });
                 }
@@ -323,6 +329,15 @@ impl Maker<'_> {
                     self.scratch += 1;
                     base = unit;
                 }
+            }
+            let constant = index == NO_UNIT && base == NO_UNIT && a.segment.is_none();
+            if let (true, Size::Fixed(len)) =
+                (constant && self.trackers.variables, spot.access.size)
+                && let Some(block) = self.variables.left(pc, a.displacement, len.into())
+            {
+                base = self.scratch;
+                self.scratch += 1;
+                self.op(Op::Global { to: base, block });
             }
             // The stack pointer points to the stack.
             if index == NO_UNIT && (base == RSP || base == NO_UNIT) {

@@ -223,8 +223,17 @@ pub(crate) enum Judged {
 
 /// Who knows where variables are.
 pub(crate) trait Variables {
-    /// The variable that begins at an address.
-    fn global(&mut self, address: u64) -> Option<BlockId>;
+    /// The variable that begins at an address, or that an address is in the middle of that the instruction at `pc`
+    /// makes.
+    fn global(&mut self, pc: u64, address: u64) -> Option<BlockId>;
+
+    /// The variable that so many bytes begin in and go beyond, which an instruction touches by their address.
+    fn left(&mut self, pc: u64, address: u64, len: u64) -> Option<BlockId>;
+
+    /// For code that sets memory aside on the stack: how far from rbp the frame's base is, and under which number
+    /// [`Op::Local`] is to be told where the memory ends, what the base is, and where the memory begins: that one, and the two
+    /// behind it.
+    fn made_to_measure(&mut self, pc: u64) -> Option<(i64, u16)>;
 
     /// The variable of the frame at `pc` that begins so far from a register there.
     fn local(&mut self, pc: u64, register: u16, displacement: i64) -> Option<u16>;

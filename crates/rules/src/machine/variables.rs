@@ -2,10 +2,23 @@
 //!
 //! A pointer that is made with `lea` and leads to the beginning of a variable came from that variable; so did an
 //! access to `array[i]` that is one instruction. Where one variable ends at the beginning of another, the pointer
-//! may mean the end of the first, and then both count. Pointers into the middle of something are not followed:
-//! compilers make them for `table[c - 48]`, which begins in front of the table.
+//! may mean the end of the first, and then both count.
 //!
-//! A local variable is another block each time its function runs. It is gone when the function returns.
+//! A pointer into the middle of a global variable may mean one of its fields or elements. Or it means what is behind
+//! or before it: compilers make such pointers for `table[c - 48]`, which begins in front of the table, and programs for
+//! `array - 1`, to count from one. But what one instruction makes was one name and a distance before it was an
+//! address, and so means the same variable each time. Which, the first access through it shows: if it is to the
+//! variable around the pointer, that is meant, and what comes later must stay there; otherwise pointers of that
+//! instruction are not followed. So nothing has to be known of the compiler and its options. Rejected: to believe code
+//! that was not optimised (its compilers do not make up such pointers, but its programmers do), and to believe
+//! distances that fit the fields or elements (those of another variable may fit as well). Pointers into the middle of
+//! local variables are not followed: all of them are distances from one register, and optimised code may make one pointer
+//! for two variables.
+//!
+//! A local variable is another block each time its function runs. It is gone when the function returns. Memory that is
+//! set aside on the stack while a function runs (`alloca`, arrays whose length is no constant) is another block each time
+//! that is done. Where the stack pointer is put back before the function returns, such a block is forgotten when the place is
+//! used again, and does not count as gone: the pointers that are left may as well mean what is there by then.
 
 use std::sync::Arc;
 
@@ -19,12 +32,20 @@ use super::*;
 /// Blocks for local variables; after that many, pointers to them are not followed.
 const MOST_LOCALS: u32 = 1 << 20;
 
+/// Pieces of the stack that are set aside while functions run; after that many, further ones are not followed.
+const MOST_ASIDE: u32 = 1 << 20;
+
+/// What these are called.
+const ASIDE: &str = "(of variable length)";
+
 /// All variables that pointers were made to.
 #[derive(Default)]
 pub(super) struct Table {
     /// Global ones, by address.
     objects: Vec<Extent>,
     globals: FxHashMap<u64, BlockId>,
+    /// Those that instructions make pointers into the middle of, by these and the address.
+    middles: FxHashMap<(u64, u64), BlockId>,
     locals: Vec<Local>,
     /// What was found for an instruction, a register and a distance: superblocks share instructions.
     found: FxHashMap<(u64, u16, i64), Option<u16>>,
@@ -34,6 +55,9 @@ pub(super) struct Table {
     read: Option<Arc<Program>>,
     library: Vec<(u64, u64)>,
     made: u32,
+    /// The first of three numbers under which it is said that a piece of the stack is set aside.
+    aside: Option<u16>,
+    set_aside: u32,
 }
 
 #[derive(Debug, PartialEq)]
@@ -61,10 +85,20 @@ impl Lives {
     }
 }
 
+/// A piece of the stack that was set aside.
+struct Piece {
+    base: u64,
+    begin: u64,
+    block: BlockId,
+}
+
 /// Variables of a thread's functions that run, those of the outermost first.
 #[derive(Default)]
 pub(super) struct Living {
     all: Vec<Lives>,
+    pieces: Vec<Piece>,
+    /// Of the piece that is being made: its end, and the frame's base.
+    making: (u64, u64),
     /// Those of the innermost function, by number: what code finds without asking.
     innermost: Vec<Variable>,
     /// The numbers that are there.
@@ -74,7 +108,14 @@ pub(super) struct Living {
 impl Living {
     /// A return through `slot` ends some of them.
     pub(super) fn ends_by(&self, slot: u64) -> bool {
-        self.all.last().is_some_and(|v| v.slot() <= slot)
+        self.slot() <= slot
+    }
+
+    /// From which return on some of them end.
+    fn slot(&self) -> u64 {
+        let variable = self.all.last().map_or(u64::MAX, Lives::slot);
+        let piece = self.pieces.last().map_or(u64::MAX, |p| p.base - 8);
+        variable.min(piece)
     }
 
     /// Brings what code finds up to date.
@@ -107,7 +148,23 @@ impl Table {
         self.objects = program.map(|p| p.objects(skip)).unwrap_or_default();
         self.library = library.to_vec();
         self.globals.clear();
+        self.middles.clear();
         self.found.clear();
+    }
+
+    /// Global variables that can begin or end at an address, or reach over it: only what is close can.
+    fn near(&self, address: u64) -> &[Extent] {
+        let after = self.objects.partition_point(|e| e.begin <= address);
+        &self.objects[after.saturating_sub(64)..after]
+    }
+
+    /// The only global variable that an address is in.
+    fn around(&self, address: u64) -> Option<&Extent> {
+        let list = self.near(address).iter();
+        let mut around = list.filter(|e| address - e.begin < e.size);
+        let found = around.next()?;
+        let same = |e: &Extent| (e.begin, e.size) == (found.begin, found.size);
+        around.all(same).then_some(found)
     }
 
     pub(super) fn name(&self, n: u16) -> &str {
@@ -164,29 +221,74 @@ fn at(list: &[Extent], address: u64) -> Option<(&Extent, u64)> {
 }
 
 impl Variables for Finder<'_> {
-    fn global(&mut self, address: u64) -> Option<BlockId> {
-        if let Some(id) = self.table.globals.get(&address) {
+    fn global(&mut self, pc: u64, address: u64) -> Option<BlockId> {
+        let table = &*self.table;
+        let known = table.globals.get(&address);
+        if let Some(id) = known.or_else(|| table.middles.get(&(pc, address))) {
             return Some(*id);
         }
-        // Only what is close can begin or end there.
-        let objects = &self.table.objects;
-        let after = objects.partition_point(|e| e.begin <= address);
-        let near = &objects[after.saturating_sub(64)..after];
-        let (found, before) = at(near, address)?;
-        let (name, size) = (found.name.clone(), found.size);
-        let by = self.table.number(&name)?;
+        let begins = at(table.near(address), address);
+        let begins = begins.map(|(found, before)| (found.clone(), Some(before)));
+        let (found, before) = begins.or_else(|| Some((table.around(address)?.clone(), None)))?;
+        let by = self.table.number(&found.name)?;
         let block = Block {
-            begin: address,
-            size,
+            begin: found.begin,
+            size: found.size,
             born: 0,
             made: 0,
             by,
             family: Family::Global,
             freed: None,
         };
-        let id = self.heap.add_variable(block, before);
-        self.table.globals.insert(address, id);
-        Some(id)
+        Some(match before {
+            Some(before) => {
+                let id = self.heap.add_variable(block, before);
+                self.table.globals.insert(address, id);
+                id
+            }
+            None => {
+                let id = self.heap.presume_variable(block);
+                self.table.middles.insert((pc, address), id);
+                id
+            }
+        })
+    }
+
+    fn left(&mut self, pc: u64, address: u64, len: u64) -> Option<BlockId> {
+        let found = self.table.around(address)?;
+        let (begin, end) = (found.begin, found.begin.saturating_add(found.size));
+        let leaves = address.saturating_add(len) > end;
+        // Assembly may know of its data what the symbols do not say.
+        let of_a_compiler = || self.program.is_some_and(|p| p.has_debug_info(pc));
+        (leaves && of_a_compiler())
+            .then(|| self.global(pc, begin))
+            .flatten()
+    }
+
+    fn made_to_measure(&mut self, pc: u64) -> Option<(i64, u16)> {
+        let mut library = self.table.library.iter();
+        let program = self.program.filter(|p| p.has_debug_info(pc))?;
+        if library.any(|(a, b)| (*a..*b).contains(&pc)) {
+            return None;
+        }
+        let imagined = program.imagined_frame(pc)?;
+        if !imagined.holds(image::Imagined::FRAME) {
+            return None;
+        }
+        let base = imagined.base.wrapping_sub(image::Imagined::FRAME) as i64;
+        let table = &mut *self.table;
+        if table.aside.is_none() {
+            let name = table.number(ASIDE)?;
+            let first = u16::try_from(table.locals.len() + 2).ok()? - 2;
+            table.locals.extend((0..3).map(|offset| Local {
+                name,
+                offset,
+                size: 0,
+                before: 0,
+            }));
+            table.aside = Some(first);
+        }
+        Some((base, table.aside?))
     }
 
     fn local(&mut self, pc: u64, register: u16, displacement: i64) -> Option<u16> {
@@ -265,8 +367,56 @@ impl Frames<'_> {
         }
     }
 
+    /// A piece of the stack is set aside, which takes three steps.
+    fn set_aside(&mut self, address: u64, which: u16, step: u64) -> Cell {
+        let making = &mut self.frames.making;
+        match which {
+            0 => making.0 = address,
+            1 => making.1 = address,
+            _ => {
+                let (end, base) = *making;
+                return self.piece((address, end), base, step);
+            }
+        }
+        Cell::PLAIN
+    }
+
+    fn piece(&mut self, (begin, end): (u64, u64), base: u64, step: u64) -> Cell {
+        // Those of functions that were left without a return, and those of this one that were given back.
+        let pieces = &mut self.frames.pieces;
+        while (pieces.last()).is_some_and(|p| p.base < base || p.base == base && p.begin < end) {
+            pieces.pop();
+        }
+        // Above it there are rbp as it was and the return address at least.
+        let end = end.min(base.saturating_sub(16));
+        let name = self.table.number(ASIDE);
+        let (Some(by), true) = (name, begin < end) else {
+            return Cell::PLAIN;
+        };
+        if self.table.set_aside >= MOST_ASIDE {
+            return Cell::PLAIN;
+        }
+        self.table.set_aside += 1;
+        let block = Block {
+            begin,
+            size: end - begin,
+            born: step,
+            made: step,
+            by,
+            family: Family::Local,
+            freed: None,
+        };
+        let block = self.heap.add_variable(block, 0);
+        self.frames.pieces.push(Piece { base, begin, block });
+        Cell::new(block, 0)
+    }
+
     /// A pointer to a local variable is made.
     fn local(&mut self, address: u64, local: u16, step: u64) -> Cell {
+        let aside = self.table.aside.and_then(|first| local.checked_sub(first));
+        if let Some(which) = aside.filter(|which| *which < 3) {
+            return self.set_aside(address, which, step);
+        }
         let l = &self.table.locals[local as usize];
         let base = address.wrapping_sub(l.offset as u64);
         let all = &mut self.frames.all;
@@ -312,25 +462,29 @@ impl Frames<'_> {
 
     /// From which return on something has to be done.
     pub(super) fn slot(&self) -> u64 {
-        let local = self.frames.all.last().map_or(u64::MAX, Lives::slot);
         let active = self.active.last().map_or(u64::MAX, |a| a.slot);
-        active.min(local)
+        active.min(self.frames.slot())
     }
 
     /// The function that returns through `slot` is over, and those that it called are too.
     pub(super) fn end_locals(&mut self, slot: u64, step: u64) {
         let frames = &mut *self.frames;
+        let freed = Freed {
+            step,
+            pointer: slot,
+            by: 0,
+        };
+        while let Some(p) = frames.pieces.pop_if(|p| p.base - 8 <= slot) {
+            if p.base - 8 == slot {
+                self.heap.free(p.block, freed);
+            }
+        }
         let known = frames.all.len();
         while let Some(v) = frames.all.last() {
             if v.slot() > slot {
                 break;
             }
             if v.slot() == slot {
-                let freed = Freed {
-                    step,
-                    pointer: slot,
-                    by: 0,
-                };
                 self.heap.free(v.cell.from(), freed);
             }
             frames.all.pop();
