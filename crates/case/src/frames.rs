@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use iced_x86::{FlowControl, Instruction};
-use image::{How, RawFrame, Registers};
+use image::{How, Program, RawFrame, Registers};
 use serde::Serialize;
 
 use crate::moment::Moment;
@@ -90,6 +90,38 @@ pub(crate) fn stack(m: &Moment<'_>, registers: &Registers, scan_from: Option<u64
         raw.pop();
     }
     describe(m, raw)
+}
+
+/// A frame of which only the place is known.
+pub(crate) fn single(program: &Program, pc: u64) -> FrameList {
+    let place = program.locate(pc).into_iter().next();
+    let (file, line) = match &place {
+        Some(p) => (p.file.clone(), p.line),
+        None => (None, None),
+    };
+    let function = place.and_then(|p| p.function);
+    let modules = program.modules().into_iter();
+    let module = modules
+        .filter(|m| (m.start..m.end).contains(&pc))
+        .map(|m| m.name)
+        .next();
+    FrameList {
+        frames: vec![Frame {
+            pc,
+            function: function.or_else(|| program.symbol(pc).map(|s| s.name)),
+            parameters: Vec::new(),
+            own: line.is_some() && module.as_deref().is_some_and(|p| !is_system(p)),
+            file,
+            line,
+            column: None,
+            module,
+            module_offset: program.module_offset(pc),
+            inlined: false,
+            signal_frame: false,
+            guessed: false,
+        }],
+        ..FrameList::default()
+    }
 }
 
 fn describe(m: &Moment<'_>, mut raw: Vec<RawFrame>) -> FrameList {

@@ -88,8 +88,9 @@ pub(crate) fn chains(
     };
     let mut out = Vec::new();
     for start in starts {
-        let trail = Walk::new(start, &stretch.roll, &w.machine.heap).run();
-        out.push(describe(w, start, trail)?);
+        let trail = Walk::new(start, &stretch.roll, &w.machine.heap).run(&w.user);
+        w.go_on()?;
+        out.push(describe(w, start, trail, stretch.first)?);
     }
     w.stretch = Some(stretch);
     Ok(out)
@@ -110,8 +111,8 @@ fn record(w: &mut Watched, first: u64, last: u64) -> Result<Stretch, Error> {
     Ok(Stretch { first, last, roll })
 }
 
-/// The chain as the user sees it.
-fn describe(w: &mut Watched, start: &Start, trail: Trail) -> Result<Chain, Error> {
+/// The chain as the user sees it, of a stretch from the step `first` on.
+fn describe(w: &mut Watched, start: &Start, trail: Trail, first: u64) -> Result<Chain, Error> {
     let mut moves: Vec<Move> = trail.moves.iter().copied().filter(|m| !m.keeps).collect();
     moves.reverse();
     let instructions = moves.len();
@@ -169,6 +170,9 @@ fn describe(w: &mut Watched, start: &Start, trail: Trail) -> Result<Chain, Error
             None => "never written".to_owned(),
         },
         Origin::Lost => "computed from more values than are followed".to_owned(),
+        Origin::Outside if first > 0 => {
+            format!("from before step {first}; what was before that was not looked at")
+        }
         Origin::Outside => "there from the beginning".to_owned(),
     };
     Ok(Chain {

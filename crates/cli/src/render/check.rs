@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use case::{
     AbstractEvent, BlockReport, Chain, CheckFigures, CheckReport, EventKind, Fault, FrameList,
-    LeakedBlocks, RulesReport, Site,
+    LeakedBlocks, RulesReport, Site, Unfinished,
 };
 
 use super::position::{excerpt, stack, whereabouts};
@@ -27,6 +27,9 @@ pub(crate) fn check(report: &CheckReport, paint: Paint) -> String {
     for fault in &report.faults {
         one(&mut out, fault, report, paint);
         out.push('\n');
+    }
+    if let Some(u) = &report.unfinished {
+        unfinished(&mut out, u, report);
     }
     if let Some(first) = report.faults.first() {
         let _ = writeln!(
@@ -53,6 +56,30 @@ pub(crate) fn check(report: &CheckReport, paint: Paint) -> String {
         let _ = writeln!(out, "SUMMARY: wherefore: {} {}", fault.rule, summary(fault));
     }
     out
+}
+
+/// Why there is not more in it.
+fn unfinished(out: &mut String, u: &Unfinished, report: &CheckReport) {
+    let _ = writeln!(
+        out,
+        "wherefore: note: this report is not complete: {}",
+        u.why
+    );
+    let briefly = report.faults.iter().filter(|f| f.brief).count();
+    if briefly > 0 {
+        let _ = writeln!(out, "  faults told in brief: {briefly}");
+    }
+    if u.undecided > 0 {
+        let _ = writeln!(out, "  places that may be faults: {}", u.undecided);
+    }
+    if u.interrupted {
+        let _ = writeln!(
+            out,
+            "  all of it: wherefore check --all {}",
+            report.recording
+        );
+    }
+    out.push('\n');
 }
 
 fn abstract_event(out: &mut String, e: &AbstractEvent) {
@@ -188,6 +215,9 @@ fn leak(out: &mut String, l: &LeakedBlocks, paint: Paint) {
 }
 
 fn brief(out: &mut String, list: &FrameList, title: &str, paint: Paint) {
+    if list.frames.is_empty() {
+        let _ = writeln!(out, "{}", paint.strong(title));
+    }
     *out += &stack(list, title, paint);
 }
 

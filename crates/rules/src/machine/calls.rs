@@ -121,7 +121,7 @@ impl Machine {
             Role::Release { family, pointer: n } => {
                 let value = arguments[n as usize];
                 if value != 0 {
-                    let from = blocks[n as usize];
+                    let from = self.pointed(value, blocks[n as usize]);
                     let owned =
                         self.is_owned(value, from) && self.heap.block(from).family == family;
                     // The C library hands its own memory back to itself, also what was freed and is kept for
@@ -141,7 +141,8 @@ impl Machine {
                             releaser: &word,
                             written: None,
                         };
-                        self.ask_all(PointKind::Free, &[pointer(n)], context, &redex);
+                        let given = Value::Number(value, from);
+                        self.ask_all(PointKind::Free, &[given], context, &redex);
                     }
                     self.release(value, family, function, step);
                 }
@@ -188,6 +189,18 @@ impl Machine {
                 returned: false,
                 values: *arguments,
             });
+        }
+    }
+
+    /// The block that a value came from, unless it is so far away that something was written over the pointer unseen, as
+    /// the allocator does in what it has back.
+    fn pointed(&self, value: u64, from: BlockId) -> BlockId {
+        let block = self.heap.block(from);
+        let begin = block.begin.saturating_sub(FAR);
+        let end = block.begin.saturating_add(block.size).saturating_add(FAR);
+        match from > DIFFERENCE && !(begin..end).contains(&value) {
+            true => NONE,
+            false => from,
         }
     }
 
