@@ -151,7 +151,7 @@ fn describe(w: &mut Watched, start: &Start, trail: Trail, first: u64) -> Result<
             match w.machine.variable_name(&b) {
                 Some(name) => format!("the address of {name}, {} bytes", b.size),
                 None => {
-                    let by = w.machine.function_name(b.by);
+                    let by = w.function_name(b.by);
                     format!("allocated by {by}, {} bytes", b.size)
                 }
             }

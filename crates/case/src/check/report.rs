@@ -19,7 +19,7 @@ use super::moved;
 use super::reach::{self, Held, Reachable, Stands};
 use super::select::Chosen;
 use super::trail::Spot;
-use super::watch::Watched;
+use super::watch::{Watched, as_written};
 use crate::Error;
 use crate::frames::{self, Excerpt, FrameList};
 use crate::moment::Moment;
@@ -291,8 +291,16 @@ enum Place {
 impl Place {
     fn of(s: &Suspect, at: &Site) -> Place {
         let frames = &at.stack.frames;
-        let calls = matches!(s.what, Redex::Call { .. } | Redex::Return { .. });
-        match frames.iter().find(|f| f.own) {
+        let passed_on = matches!(
+            s.what,
+            Redex::Given {
+                passed_on: true,
+                ..
+            }
+        );
+        let calls = passed_on || matches!(s.what, Redex::Call { .. } | Redex::Return { .. });
+        let users = frames.iter().find(|f| f.is_users());
+        match users.or(frames.iter().find(|f| f.own)) {
             // Calls are the same fault if they come the same way.
             _ if calls => Place::Way(frames.iter().map(|f| f.pc).collect()),
             // A function of a library may touch what it was given in several places, and so does a statement.
@@ -325,7 +333,7 @@ fn in_brief(w: &Watched, rule: &Checked, found: Found) -> Fault {
     let mut leaks: Vec<LeakedBlocks> = Vec::new();
     for id in &found.culprits {
         let b = heap.block(*id);
-        let by = w.machine.function_name(b.by);
+        let by = w.function_name(b.by);
         match leaks.iter_mut().find(|l| l.by == by) {
             Some(l) => {
                 l.blocks += 1;
@@ -493,7 +501,9 @@ fn message(s: &Suspect, leaks: &[LeakedBlocks], further: Amount, detail: &str) -
             first,
         } => {
             let before = if *first > 0 { "..., " } else { "" };
-            let behind = if function == "free" { "" } else { ", ..." };
+            let function = as_written(function);
+            let alone = ["free", "operator delete", "operator delete[]"].contains(&function);
+            let behind = if alone { "" } else { ", ..." };
             format!(
                 "{function}({before}{:#x}{behind})",
                 arguments[usize::from(*first)]
@@ -581,12 +591,12 @@ fn block_report(
     let variable = w.machine.variable_name(b).map(str::to_owned);
     let by = match variable {
         Some(_) => b.family.word(),
-        None => w.machine.function_name(b.by).to_owned(),
+        None => w.function_name(b.by).to_owned(),
     };
     let freer = b.freed.filter(|_| freed.is_some());
     let freed_by = freer.map(|f| match b.family {
         Family::Local => "the return of its function".to_owned(),
-        _ => w.machine.function_name(f.by).to_owned(),
+        _ => w.function_name(f.by).to_owned(),
     });
     BlockReport {
         begin: b.begin,
@@ -637,7 +647,7 @@ fn leaks(w: &mut Watched, culprits: &[BlockId]) -> Result<(Vec<LeakedBlocks>, Am
                 l.bytes += b.size;
             }
             None => {
-                let by = w.machine.function_name(b.by).to_owned();
+                let by = w.function_name(b.by).to_owned();
                 out.push((
                     pcs,
                     LeakedBlocks {

@@ -190,7 +190,9 @@ impl Watched {
             recorder.interrupt_by(interrupt.clone());
             let listened = listen(recorder, machine, &mut loader, &user, None, |_| ())?;
             let heard = seen.insert(listened);
-            if let Heard::Failed(error) = std::mem::replace(&mut heard.heard, Heard::Enough) {
+            if matches!(heard.heard, Heard::Failed(_))
+                && let Heard::Failed(error) = std::mem::replace(&mut heard.heard, Heard::Enough)
+            {
                 return Err(error);
             }
             // What is left is recorded without anybody listening.
@@ -275,6 +277,11 @@ impl Watched {
         }
     }
 
+    /// A function as the user knows it.
+    pub(crate) fn function_name(&self, n: u16) -> &str {
+        as_written(self.machine.function_name(n))
+    }
+
     /// What is mapped where the guest stands.
     pub(crate) fn program_there(&mut self, mappings: &[guest::Mapping]) -> Rc<Program> {
         let code = mappings.iter().filter(|m| m.protection.execute);
@@ -295,6 +302,19 @@ impl Watched {
             error,
         }
     }
+}
+
+/// The name of a function as it is written in a program.
+pub(super) fn as_written(name: &str) -> &str {
+    const OPERATORS: [(&str, &str); 4] = [
+        ("_Znw", "operator new"),
+        ("_Zna", "operator new[]"),
+        ("_Zdl", "operator delete"),
+        ("_Zda", "operator delete[]"),
+    ];
+    let is = |begin: &str| name.starts_with(begin);
+    let operator = OPERATORS.iter().find(|(begin, _)| is(begin));
+    operator.map_or(name, |(_, written)| written)
 }
 
 /// A flag that says that somebody wants an end to it.

@@ -113,7 +113,12 @@ fn abstract_event(out: &mut String, e: &AbstractEvent) {
 fn summary(f: &Fault) -> String {
     let site = f.leaks.first().map_or(&f.at, |l| &l.allocated);
     let frames = &site.stack.frames;
-    match frames.iter().find(|f| f.own).or(frames.first()) {
+    let users = frames.iter().find(|f| f.is_users());
+    let own = users.or(frames.iter().find(|f| f.own));
+    match own
+        .or(frames.iter().find(|f| !f.is_systems()))
+        .or(frames.first())
+    {
         Some(frame) => whereabouts(frame),
         None => format!("at step {}", f.step),
     }

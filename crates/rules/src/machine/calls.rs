@@ -1,7 +1,7 @@
 //! Functions and system calls: the events of the abstract machine.
 
 use iced_x86::{Decoder, DecoderOptions, FlowControl};
-use tape::{Followed, Stretch};
+use tape::{Followed, Stretch, UNMEASURED};
 
 use super::*;
 
@@ -90,6 +90,13 @@ impl Machine {
             }
         }
         let units = &self.now.registers.units;
+        let mut arguments = arguments;
+        if let Role::Touches(model) = &self.names[function as usize].function.role
+            && let Effect::CopiesText = model.effect
+            && measured[0] != UNMEASURED
+        {
+            arguments[2] = measured[0];
+        }
         let entered = Active {
             function,
             slot,
@@ -155,7 +162,7 @@ impl Machine {
                     }
                 }
             }
-            Role::Formats { format, wide } => self.formats(a, format, wide),
+            Role::Formats { format, wide, list } => self.formats(a, format, wide, list),
             Role::Ends => self.end(step, pc),
             _ => {}
         }
