@@ -8,6 +8,7 @@ use guest::Until;
 use rules::heap::BlockId;
 use serde::Serialize;
 
+use super::report::bytes;
 use super::trail::{Move, Origin, Spot, Trail, Walk};
 use super::watch::Watched;
 use crate::Error;
@@ -149,10 +150,10 @@ fn describe(w: &mut Watched, start: &Start, trail: Trail, first: u64) -> Result<
         Origin::Allocated => {
             let b = w.machine.heap.block(start.block).clone();
             match w.machine.variable_name(&b) {
-                Some(name) => format!("the address of {name}, {} bytes", b.size),
+                Some(name) => format!("the address of {name}, {}", bytes(b.size)),
                 None => {
                     let by = w.function_name(b.by);
-                    format!("allocated by {by}, {} bytes", b.size)
+                    format!("allocated by {by}, {}", bytes(b.size))
                 }
             }
         }
@@ -166,6 +167,7 @@ fn describe(w: &mut Watched, start: &Start, trail: Trail, first: u64) -> Result<
             None => "from outside of the program".to_owned(),
         },
         Origin::Unwritten => match unwritten {
+            Some((a, 1)) => format!("1 byte at {a:#x} that was never written"),
             Some((a, n)) => format!("{n} bytes at {a:#x} that were never written"),
             None => "never written".to_owned(),
         },

@@ -70,6 +70,8 @@ pub struct BlockReport {
     pub size: u64,
     /// It is about memory that was never written, and not about the address of an access.
     pub unwritten: bool,
+    /// Bytes of the access that are past the end, if it begins inside.
+    pub beyond: u64,
     /// Where the address lies, such as `0 bytes past the end`.
     pub relation: String,
     /// It is no allocation but this variable, which is `global` or `local`.
@@ -455,7 +457,7 @@ fn fault(
     {
         block_report = Some(BlockReport {
             unwritten: true,
-            ..describe(w, id, Some(a), s.step)?
+            ..describe(w, id, Some((a, 0)), s.step)?
         });
     }
     let (class, detail) = named(rule);
@@ -484,10 +486,10 @@ fn message(s: &Suspect, leaks: &[LeakedBlocks], further: Amount, detail: &str) -
             ..
         } => {
             let verb = if *write { "write" } else { "read" };
-            let bytes = if *size == 1 { "byte" } else { "bytes" };
+            let size = bytes(*size);
             let by = call.and_then(abi::name).map(|name| format!(" by {name}"));
             let by = by.unwrap_or_default();
-            format!("{verb} of {size} {bytes} at {address:#x}{by}")
+            format!("{verb} of {size} at {address:#x}{by}")
         }
         Redex::Use { register: Some(r) } => {
             let name = image::effects::RegRange::general(u16::from(*r));
@@ -513,9 +515,9 @@ fn message(s: &Suspect, leaks: &[LeakedBlocks], further: Amount, detail: &str) -
         Redex::End if leaks.is_empty() => "the program ends".to_owned(),
         Redex::End => {
             let blocks = further.blocks + leaks.iter().map(|l| l.blocks).sum::<u64>();
-            let bytes = further.bytes + leaks.iter().map(|l| l.bytes).sum::<u64>();
+            let lost = bytes(further.bytes + leaks.iter().map(|l| l.bytes).sum::<u64>());
             let s = if blocks == 1 { "" } else { "s" };
-            format!("{bytes} bytes in {blocks} block{s} when the program ends")
+            format!("{lost} in {blocks} block{s} when the program ends")
         }
     };
     if detail.is_empty() {
@@ -525,12 +527,19 @@ fn message(s: &Suspect, leaks: &[LeakedBlocks], further: Amount, detail: &str) -
     }
 }
 
-fn address(s: &Suspect) -> Option<u64> {
+/// `1 byte`, `2 bytes`.
+pub(super) fn bytes(n: u64) -> String {
+    let s = if n == 1 { "" } else { "s" };
+    format!("{n} byte{s}")
+}
+
+/// Where memory is used, and how much of it if that is known.
+fn address(s: &Suspect) -> Option<(u64, u64)> {
     match &s.what {
-        Redex::Access { address, .. } => Some(*address),
+        Redex::Access { address, size, .. } => Some((*address, *size)),
         Redex::Call {
             arguments, first, ..
-        } => Some(arguments[usize::from(*first)]),
+        } => Some((arguments[usize::from(*first)], 0)),
         _ => None,
     }
 }
@@ -557,7 +566,7 @@ fn living_around(heap: &Heap, a: u64, step: u64) -> Option<BlockId> {
 fn describe(
     w: &mut Watched,
     id: BlockId,
-    address: Option<u64>,
+    address: Option<(u64, u64)>,
     step: u64,
 ) -> Result<BlockReport, Error> {
     let b = w.machine.heap.block(id).clone();
@@ -576,17 +585,24 @@ fn describe(
 fn block_report(
     w: &Watched,
     id: BlockId,
-    address: Option<u64>,
+    address: Option<(u64, u64)>,
     (allocated, freed): (Option<Site>, Option<Site>),
 ) -> BlockReport {
     let b = w.machine.heap.block(id);
     let relation = match address {
-        Some(a) if a < b.begin => format!("{} bytes before", b.begin - a),
-        Some(a) if a >= b.begin.saturating_add(b.size) => {
-            format!("{} bytes past the end of", a - b.begin - b.size)
+        Some((a, _)) if a < b.begin => format!("{} before", bytes(b.begin - a)),
+        Some((a, _)) if a >= b.begin.saturating_add(b.size) => {
+            format!("{} past the end of", bytes(a - b.begin - b.size))
         }
-        Some(a) => format!("{} bytes inside", a - b.begin),
+        Some((a, _)) => format!("{} inside", bytes(a - b.begin)),
         None => "in".to_owned(),
+    };
+    let end = b.begin.saturating_add(b.size);
+    let beyond = match address {
+        Some((a, size)) if (b.begin..end).contains(&a) => {
+            a.saturating_add(size).saturating_sub(end)
+        }
+        _ => 0,
     };
     let variable = w.machine.variable_name(b).map(str::to_owned);
     let by = match variable {
@@ -602,6 +618,7 @@ fn block_report(
         begin: b.begin,
         size: b.size,
         unwritten: false,
+        beyond,
         relation,
         variable,
         by,

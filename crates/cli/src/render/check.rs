@@ -184,12 +184,18 @@ fn block(out: &mut String, b: &BlockReport, paint: Paint) {
     };
     let _ = writeln!(
         out,
-        "\n{} {} {what} of {} bytes [{:#x}, {:#x})",
+        "\n{} {} {what} of {} byte{} [{:#x}, {:#x}){}",
         paint.strong(subject),
         b.relation,
         b.size,
+        if b.size == 1 { "" } else { "s" },
         b.begin,
-        b.begin + b.size
+        b.begin + b.size,
+        match b.beyond {
+            0 => String::new(),
+            1 => "; the last byte is past its end".to_owned(),
+            n => format!("; the last {} bytes are past its end", number(n)),
+        }
     );
     if let Some(s) = &b.allocated {
         let step = number(s.step);
@@ -213,8 +219,11 @@ fn block(out: &mut String, b: &BlockReport, paint: Paint) {
 fn leak(out: &mut String, l: &LeakedBlocks, paint: Paint) {
     let s = if l.blocks == 1 { "" } else { "s" };
     let title = format!(
-        "{} bytes in {} block{s}, allocated by {}",
-        l.bytes, l.blocks, l.by
+        "{} byte{} in {} block{s}, allocated by {}",
+        l.bytes,
+        if l.bytes == 1 { "" } else { "s" },
+        l.blocks,
+        l.by
     );
     brief(out, &l.allocated.stack, &title, paint);
 }
