@@ -73,6 +73,17 @@ static void strings(void)
     sink = memcmp(room, bytes(), SIZE); // MARK: memcmp, second
 }
 
+// Prints what is left when so many numbers have been taken.
+static void rest(int taken, const char *format, ...)
+{
+    va_list list;
+    va_start(list, format);
+    while (taken--)
+        (void)va_arg(list, int);
+    vsprintf(room, format, list);
+    va_end(list);
+}
+
 static void formats(void)
 {
     printf("%d\n", number()); // MARK: %d
@@ -88,6 +99,15 @@ static void formats(void)
     fprintf(stdout, "%x\n", number()); // MARK: fprintf
     swprintf(wide_room, 64, L"%x", number()); // MARK: swprintf
     says("%d", number()); // MARK: vsnprintf
+    says("%x", number()); // MARK: vsnprintf %x
+    says("%g %d", fraction(), 3); // MARK: vsnprintf %g
+    says("%d%s%c%d%d%d%x", 1, "text", 'c', 4, 5, 6, number()); // MARK: vsnprintf in memory, again
+    says("%g%g%g%g%g%g%g%g%g", 1., 2., 3., 4., 5., 6., 7., 8., fraction()); // MARK: vsnprintf, ninth %g, again
+    // Some were taken by others.
+    rest(2, "%x %d", 1, 2, number(), 3); // MARK: rest
+    rest(7, "%x", 1, 2, 3, 4, 5, 6, 7, number()); // MARK: rest in memory, again
+    rest(2, "%d", number(), 1, 3, number());
+    says("%d", 3, number(), fraction());
     // Nobody asks for it.
     printf("%d\n", 3, number(), fraction());
     printf("%.2s\n", "text");

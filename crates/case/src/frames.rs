@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use iced_x86::{FlowControl, Instruction};
-use image::{How, RawFrame, Registers};
+use image::{How, Program, RawFrame, Registers};
 use serde::Serialize;
 
 use crate::moment::Moment;
@@ -49,6 +49,20 @@ pub struct Frame {
     pub own: bool,
 }
 
+impl Frame {
+    /// The user has written it: it is not of a header of the system's either, such as those of the C++ library.
+    pub fn is_users(&self) -> bool {
+        const HEADERS: [&str; 2] = ["/usr/include", "/usr/lib/gcc"];
+        let file = self.file.as_deref();
+        self.own && !file.is_some_and(|f| HEADERS.iter().any(|h| f.starts_with(h)))
+    }
+
+    /// Its code is in a library of the system's.
+    pub fn is_systems(&self) -> bool {
+        self.module.as_deref().is_some_and(is_system)
+    }
+}
+
 #[derive(Clone, Debug, Serialize)]
 pub struct Parameter {
     pub name: String,
@@ -90,6 +104,38 @@ pub(crate) fn stack(m: &Moment<'_>, registers: &Registers, scan_from: Option<u64
         raw.pop();
     }
     describe(m, raw)
+}
+
+/// A frame of which only the place is known.
+pub(crate) fn single(program: &Program, pc: u64) -> FrameList {
+    let place = program.locate(pc).into_iter().next();
+    let (file, line) = match &place {
+        Some(p) => (p.file.clone(), p.line),
+        None => (None, None),
+    };
+    let function = place.and_then(|p| p.function);
+    let modules = program.modules().into_iter();
+    let module = modules
+        .filter(|m| (m.start..m.end).contains(&pc))
+        .map(|m| m.name)
+        .next();
+    FrameList {
+        frames: vec![Frame {
+            pc,
+            function: function.or_else(|| program.symbol(pc).map(|s| s.name)),
+            parameters: Vec::new(),
+            own: line.is_some() && module.as_deref().is_some_and(|p| !is_system(p)),
+            file,
+            line,
+            column: None,
+            module,
+            module_offset: program.module_offset(pc),
+            inlined: false,
+            signal_frame: false,
+            guessed: false,
+        }],
+        ..FrameList::default()
+    }
 }
 
 fn describe(m: &Moment<'_>, mut raw: Vec<RawFrame>) -> FrameList {
@@ -192,14 +238,14 @@ pub(crate) fn call_before(m: &Moment<'_>, pc: u64) -> Option<Instruction> {
 
 /// Source text of the first frame that is the user's own, else of the first that has any.
 pub(crate) fn excerpt(m: &Moment<'_>, list: &FrameList) -> Option<Excerpt> {
-    let candidates = |own: bool| {
-        list.frames
-            .iter()
-            .enumerate()
-            .filter(move |(_, f)| f.own || !own)
-            .find_map(|(i, f)| excerpt_of(m, i, f))
+    let first = |fits: fn(&Frame) -> bool| {
+        let frames = list.frames.iter().enumerate();
+        let mut fitting = frames.filter(|(_, f)| fits(f));
+        fitting.find_map(|(i, f)| excerpt_of(m, i, f))
     };
-    candidates(true).or_else(|| candidates(false))
+    first(Frame::is_users)
+        .or_else(|| first(|f| f.own))
+        .or_else(|| first(|_| true))
 }
 
 fn excerpt_of(m: &Moment<'_>, index: usize, frame: &Frame) -> Option<Excerpt> {

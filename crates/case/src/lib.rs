@@ -40,7 +40,7 @@ pub use chaos::{ChaosAudience, ChaosReport, ChaosRequest, Ending, Failure};
 pub use check::{
     AbstractEvent, Amount, BlockReport, Chain, CheckFigures, CheckReport, CheckRequest,
     DetourFigures, EventKind, Fault, Hop, LeakedBlocks, PastEvent, RuleFile, RuleReport,
-    RulesReport, RulesRequest, Site,
+    RulesReport, RulesRequest, Site, Unfinished,
 };
 pub use cost::Cost;
 pub use crash::{CrashReport, Sent, SignalName};

@@ -172,6 +172,9 @@ fn overlap() {
     // Valgrind takes the call for one of memmove.
     check("overlap.c", "overlapping_copy", None);
     sanitiser_says("overlap.c", "memcpy-param-overlap");
+    // Valgrind copies until it fails.
+    check("text_overlap.c", "overlapping_copy", None);
+    sanitiser_says("text_overlap.c", "strcpy-param-overlap");
     // A call of memmove may do that, even if it is the same code.
     let p = Place::new();
     let source = source("overlap.c").replace("memcpy", "memmove");
@@ -180,6 +183,13 @@ fn overlap() {
     let program = program.to_str().expect("a path");
     let none = faults(&p, &["check", "--json", "--all", "--", program]);
     assert!(none.is_empty(), "{none:?}");
+}
+
+/// Code that was made while the program runs looks for things as the C library does.
+#[test]
+fn code_in_no_file() {
+    // Valgrind takes both for a fault.
+    check("made_code.c", "heap_overflow", None);
 }
 
 /// What the sanitiser says of the same guest, faulty and repaired.

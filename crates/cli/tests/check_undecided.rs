@@ -30,7 +30,15 @@ fn faults(p: &Place, options: &[&str], program: &[&str]) -> Vec<Value> {
 fn line(fault: &Value) -> u64 {
     let frames = fault["at"]["stack"]["frames"].as_array().expect("frames");
     // Not what it calls, nor what a header has put into it.
-    let called = ["compare", "says", "atoi", "bsearch"];
+    let called = [
+        "compare",
+        "says",
+        "rest",
+        "vsprintf",
+        "vsnprintf",
+        "atoi",
+        "bsearch",
+    ];
     let caller = |f: &&Value| f["own"] == true && !called.iter().any(|c| f["function"] == *c);
     let own = frames.iter().find(caller);
     own.and_then(|f| f["line"].as_u64()).expect("a line")
@@ -62,6 +70,12 @@ fn what_was_never_written_decides_in_the_library() {
             ("%g", "argument 2 of printf, for %g"),
             ("%x on the stack", "argument 8 of printf, for %x"),
             ("%2$x", "argument 3 of printf, for %2$x"),
+            ("vsnprintf %x", "value 1 in argument 4 of vsnprintf, for %x"),
+            (
+                "vsnprintf in memory, again",
+                "value 7 in argument 4 of vsnprintf",
+            ),
+            ("rest", "value 1 in argument 3 of vsprintf, for %x"),
             ("swprintf", "argument 4 of swprintf, for %x"),
             ("strlen", "strlen looks at 1 byte at 0x"),
             ("lseek", "argument 1 of sys_lseek"),
@@ -96,6 +110,9 @@ fn valgrind_says_the_same() {
         .collect();
     said.sort_unstable();
     said.dedup();
-    let expected: Vec<u64> = marks().iter().map(|m| m.0).collect();
+    // Valgrind tells once of what comes to the same place in the library by the same function.
+    let marks = marks();
+    let first = marks.iter().filter(|m| !m.1.ends_with("again"));
+    let expected: Vec<u64> = first.map(|m| m.0).collect();
     assert_eq!(said, expected, "{text}");
 }

@@ -81,7 +81,7 @@ pub const MOST_MEASURED: usize = 2;
 pub const UNMEASURED: u64 = u64::MAX;
 
 /// How many bytes of a string a function has to read, which is a matter of what is in it: up to and with the zero at its
-/// end, or less. Parameters are numbered from 0; only the first three can be named.
+/// end, or less. Parameters are numbered from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Measure {
     /// The parameter that points to the string.
@@ -111,6 +111,31 @@ pub enum Unit {
     Folded,
     /// Four bytes each.
     Wide,
+    /// It is no string but a `va_list`. What is told is the pointer at [`Most::Characters`], shifted by eight bits, and in
+    /// these how many arguments have been taken from registers: [`taken`].
+    List,
+}
+
+/// The two of them that tell where the arguments of a `va_list` are: those in memory, and registers that were saved.
+pub fn list(parameter: u8) -> Measures {
+    let pointer = |at| {
+        Some(Measure {
+            text: parameter,
+            like: None,
+            stop: None,
+            most: Most::Characters(at),
+            unit: Unit::List,
+        })
+    };
+    [pointer(8), pointer(16)]
+}
+
+/// The pointer in what a `va_list` was measured to, and how many arguments were taken from general registers and from
+/// vector registers.
+pub fn taken(measured: u64) -> (u64, u8, u8) {
+    let general = measured as u8 & 15;
+    let vector = (measured as u8 >> 4).saturating_sub(3);
+    (measured >> 8, general, vector)
 }
 
 /// What is to be measured where a function is entered.

@@ -8,6 +8,7 @@ use guest::Until;
 use rules::heap::BlockId;
 use serde::Serialize;
 
+use super::report::bytes;
 use super::trail::{Move, Origin, Spot, Trail, Walk};
 use super::watch::Watched;
 use crate::Error;
@@ -88,8 +89,9 @@ pub(crate) fn chains(
     };
     let mut out = Vec::new();
     for start in starts {
-        let trail = Walk::new(start, &stretch.roll, &w.machine.heap).run();
-        out.push(describe(w, start, trail)?);
+        let trail = Walk::new(start, &stretch.roll, &w.machine.heap).run(&w.user);
+        w.go_on()?;
+        out.push(describe(w, start, trail, stretch.first)?);
     }
     w.stretch = Some(stretch);
     Ok(out)
@@ -110,8 +112,8 @@ fn record(w: &mut Watched, first: u64, last: u64) -> Result<Stretch, Error> {
     Ok(Stretch { first, last, roll })
 }
 
-/// The chain as the user sees it.
-fn describe(w: &mut Watched, start: &Start, trail: Trail) -> Result<Chain, Error> {
+/// The chain as the user sees it, of a stretch from the step `first` on.
+fn describe(w: &mut Watched, start: &Start, trail: Trail, first: u64) -> Result<Chain, Error> {
     let mut moves: Vec<Move> = trail.moves.iter().copied().filter(|m| !m.keeps).collect();
     moves.reverse();
     let instructions = moves.len();
@@ -148,10 +150,10 @@ fn describe(w: &mut Watched, start: &Start, trail: Trail) -> Result<Chain, Error
         Origin::Allocated => {
             let b = w.machine.heap.block(start.block).clone();
             match w.machine.variable_name(&b) {
-                Some(name) => format!("the address of {name}, {} bytes", b.size),
+                Some(name) => format!("the address of {name}, {}", bytes(b.size)),
                 None => {
-                    let by = w.machine.function_name(b.by);
-                    format!("allocated by {by}, {} bytes", b.size)
+                    let by = w.function_name(b.by);
+                    format!("allocated by {by}, {}", bytes(b.size))
                 }
             }
         }
@@ -165,10 +167,14 @@ fn describe(w: &mut Watched, start: &Start, trail: Trail) -> Result<Chain, Error
             None => "from outside of the program".to_owned(),
         },
         Origin::Unwritten => match unwritten {
+            Some((a, 1)) => format!("1 byte at {a:#x} that was never written"),
             Some((a, n)) => format!("{n} bytes at {a:#x} that were never written"),
             None => "never written".to_owned(),
         },
         Origin::Lost => "computed from more values than are followed".to_owned(),
+        Origin::Outside if first > 0 => {
+            format!("from before step {first}; what was before that was not looked at")
+        }
         Origin::Outside => "there from the beginning".to_owned(),
     };
     Ok(Chain {

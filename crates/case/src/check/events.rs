@@ -64,13 +64,13 @@ pub(super) fn events(w: &Watched, notes: &mut Vec<String>) -> Vec<AbstractEvent>
             block,
             size: b.size,
             begin: b.begin,
-            by: machine.function_name(b.by).to_owned(),
+            by: w.function_name(b.by).to_owned(),
         };
         tell(b.born, made, None);
         if let Some(f) = b.freed {
             let freed = EventKind::Free {
                 block,
-                by: machine.function_name(f.by).to_owned(),
+                by: w.function_name(f.by).to_owned(),
             };
             tell(f.step, freed, None);
         }

@@ -83,7 +83,20 @@ pub struct CheckReport {
     pub events: Vec<AbstractEvent>,
     /// Warnings about rule files, and what could not be done.
     pub notes: Vec<String>,
+    /// The report lacks something that it was not possible to look up.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unfinished: Option<Unfinished>,
     pub figures: CheckFigures,
+}
+
+/// Why a report is not all that it could be.
+#[derive(Clone, Debug, Serialize)]
+pub struct Unfinished {
+    pub why: String,
+    /// Somebody did not want to wait for it: the recording has all of it.
+    pub interrupted: bool,
+    /// Places that may be faults beside those of the report.
+    pub undecided: u64,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -149,10 +162,7 @@ pub(crate) fn check(
         doubt: request.doubt,
     };
     let (mut watched, ended) = match &request.program {
-        Some(program) => {
-            let (watched, done) = Watched::recorded(store, program, &chosen, how, stuck)?;
-            (watched, done.ended)
-        }
+        Some(program) => Watched::recorded(store, program, &chosen, how, stuck)?,
         None => {
             let Finished { name, folder, meta } = store.finished(request.recording.as_deref())?;
             let watched = Watched::of(&name, &folder, &meta, &chosen, how, audience)?;
@@ -161,7 +171,21 @@ pub(crate) fn check(
     };
     let watch_seconds = begun.elapsed().as_secs_f64();
     let begun = Instant::now();
-    let faults = report::faults(&mut watched, &chosen, request)?;
+    let report::Told {
+        faults,
+        trouble,
+        undecided,
+    } = report::faults(&mut watched, &chosen, request);
+    // The first that went wrong is the reason of the rest.
+    let trouble = watched.trouble.take().or(trouble);
+    let unfinished = match trouble {
+        Some(trouble) if faults.is_empty() && watched.crash.is_none() => return Err(trouble),
+        trouble => trouble.map(|why| Unfinished {
+            why: why.to_string(),
+            interrupted: matches!(why, Error::Interrupted),
+            undecided: undecided as u64,
+        }),
+    };
     let mut notes = chosen.notes;
     notes.append(&mut watched.lacks);
     match watched.machine.doubts() {
@@ -186,6 +210,7 @@ pub(crate) fn check(
         rules: chosen.rules.iter().map(|r| r.name.clone()).collect(),
         events,
         notes,
+        unfinished,
         figures: CheckFigures {
             steps: watched.steps,
             blocks: watched.machine.heap.all().count() as u64,
@@ -218,5 +243,9 @@ pub(crate) fn found_by(
         doubt: false,
     };
     let mut watched = Watched::of(name, folder, meta, &chosen, how, audience)?;
-    report::faults(&mut watched, &chosen, &request)
+    let told = report::faults(&mut watched, &chosen, &request);
+    match watched.trouble.take().or(told.trouble) {
+        Some(trouble) => Err(trouble),
+        None => Ok(told.faults),
+    }
 }

@@ -19,7 +19,7 @@ use super::moved;
 use super::reach::{self, Held, Reachable, Stands};
 use super::select::Chosen;
 use super::trail::Spot;
-use super::watch::Watched;
+use super::watch::{Watched, as_written};
 use crate::Error;
 use crate::frames::{self, Excerpt, FrameList};
 use crate::moment::Moment;
@@ -44,6 +44,8 @@ pub struct Fault {
     /// Calls and returns before it that the rule names, such as the one that closed what is closed again.
     pub events: Vec<PastEvent>,
     pub chains: Vec<Chain>,
+    /// It was not possible to look up the rest of it.
+    pub brief: bool,
 }
 
 /// A call or return that a rule is about.
@@ -68,6 +70,8 @@ pub struct BlockReport {
     pub size: u64,
     /// It is about memory that was never written, and not about the address of an access.
     pub unwritten: bool,
+    /// Bytes of the access that are past the end, if it begins inside.
+    pub beyond: u64,
     /// Where the address lies, such as `0 bytes past the end`.
     pub relation: String,
     /// It is no allocation but this variable, which is `global` or `local`.
@@ -105,107 +109,177 @@ struct Found {
     at: Option<Site>,
 }
 
-pub(crate) fn faults(
-    w: &mut Watched,
-    chosen: &Chosen,
-    request: &CheckRequest,
-) -> Result<Vec<Fault>, Error> {
-    let found = found(w, chosen, request)?;
+/// What comes of the suspects.
+pub(crate) struct Told {
+    pub(crate) faults: Vec<Fault>,
+    /// Why some of them are told in brief, if they are.
+    pub(crate) trouble: Option<Error>,
+    /// Places that may be faults: it was not possible to find out.
+    pub(crate) undecided: usize,
+}
+
+/// Whatever comes in between, what is known by then is told.
+pub(crate) fn faults(w: &mut Watched, chosen: &Chosen, request: &CheckRequest) -> Told {
+    let Search {
+        found,
+        mut trouble,
+        undecided,
+        ..
+    } = found(w, chosen, request);
     // The tape that shows the way of one value shows that of the next.
     let steps: Vec<u64> = found.iter().map(|f| f.suspect.step).collect();
-    let mut out = Vec::new();
-    for f in found {
+    let mut faults = Vec::new();
+    for mut f in found {
         let rule = &chosen.rules[f.suspect.rule];
-        out.push(fault(w, rule, f, &steps, request)?);
+        let whole = match trouble {
+            None => fault(w, rule, &mut f, &steps, request),
+            Some(_) => Ok(None),
+        };
+        match whole {
+            Ok(Some(fault)) => faults.push(fault),
+            Ok(None) => faults.push(in_brief(w, rule, f)),
+            Err(e) => {
+                trouble = Some(e);
+                faults.push(in_brief(w, rule, f));
+            }
+        }
     }
-    Ok(out)
+    Told {
+        faults,
+        trouble,
+        undecided,
+    }
+}
+
+/// What has been found among the suspects so far.
+#[derive(Default)]
+struct Search {
+    found: Vec<Found>,
+    told: HashSet<(usize, Place)>,
+    /// Why the guest cannot be taken anywhere any more.
+    trouble: Option<Error>,
+    undecided: usize,
 }
 
 /// The suspects that are faults, each once.
-fn found(w: &mut Watched, chosen: &Chosen, request: &CheckRequest) -> Result<Vec<Found>, Error> {
+fn found(w: &mut Watched, chosen: &Chosen, request: &CheckRequest) -> Search {
     let mut suspects = std::mem::take(&mut w.machine.suspects);
     suspects.sort_by_key(|s| (s.step, s.rule));
-    let mut out: Vec<Found> = Vec::new();
-    let mut told = HashSet::new();
+    let mut out = Search::default();
     for mut s in suspects {
         let rule = &chosen.rules[s.rule];
-        let mut culprits = Vec::new();
-        if rule.asks_memory() || is_about_blocks(rule) {
-            // Of the end of a program that was watched while it ran, it is known what could be found.
-            let ending = w.ending.take();
-            let known = ending.as_ref().filter(|e| e.step == s.step);
-            let mut found = Reachable::default();
-            if rule.asks_values() || rule.asks_pointers() && known.is_none() {
-                w.goto(s.step)?;
+        let decided = match decide(w, rule, &mut s, out.trouble.is_none()) {
+            Ok(decided) => decided,
+            Err(e) => {
+                out.trouble = Some(e);
+                // What is needed for it may be known all the same.
+                decide(w, rule, &mut s, false).unwrap_or(Decided::Unknown)
             }
-            if rule.asks_pointers() && known.is_none() {
-                let user = w.user.clone();
-                let replay = w.replay.as_mut().expect("it was taken there");
-                let stands = match s.what {
-                    Redex::End => Stands::Ends,
-                    Redex::Return { .. } => Stands::Returns,
-                    _ => Stands::Somewhere,
-                };
-                let reachable = reach::reachable(replay, &w.machine.heap, s.step, stands, &user);
-                found = reachable.map_err(|e| w.wrong(e))?;
-            }
-            w.go_on()?;
-            let held = Held {
-                guest: rule.asks_values().then(|| w.guest() as &dyn Guest),
-                reachable: known.map_or(&found, |e| &e.reachable),
-            };
-            let confirmed = w.machine.confirm(&s, &held);
-            if confirmed.is_some() {
-                culprits = w.machine.culprits(&s, &held);
-            }
-            w.ending = ending;
-            match confirmed {
-                Some(bindings) => s.bindings = bindings,
-                None => continue,
-            }
+        };
+        match decided {
+            Decided::Fault(culprits) => out.add(w, s, culprits),
+            Decided::None => {}
+            Decided::Unknown => out.undecided += 1,
         }
-        if !is_reached(w, &s)? {
-            continue;
-        }
-        if let Some(block) = s.stayed
-            && moved::is_known(w, block, s.step)?
-        {
-            continue;
-        }
-        // The same place under another rule is the same fault.
-        if out
-            .iter()
-            .any(|f| f.suspect.step == s.step && culprits.is_empty())
-        {
-            continue;
-        }
-        let mut at = None;
-        if culprits.is_empty() {
-            let site = site(w, s.step)?;
-            let frames = &site.stack.frames;
-            let calls = matches!(s.what, Redex::Call { .. } | Redex::Return { .. });
-            let place = match frames.iter().find(|f| f.own) {
-                // Calls are the same fault if they come the same way.
-                _ if calls => Place::Way(frames.iter().map(|f| f.pc).collect()),
-                // A function of a library may touch what it was given in several places, and so does a statement.
-                Some(own) => Place::Source(own.file.clone(), own.line, own.column),
-                None => Place::Code(s.pc),
-            };
-            if !told.insert((s.rule, place)) {
-                continue;
-            }
-            at = Some(site);
-        }
-        out.push(Found {
-            suspect: s,
-            culprits,
-            at,
-        });
-        if !request.all {
+        if !request.all && !out.found.is_empty() {
             break;
         }
     }
-    Ok(out)
+    out
+}
+
+/// Whether a suspect is a fault.
+enum Decided {
+    /// Of leaks: the blocks.
+    Fault(Vec<BlockId>),
+    None,
+    /// That would take a look at the guest.
+    Unknown,
+}
+
+/// Whether a suspect is a fault, with the guest taken there if it must be and `may`.
+fn decide(w: &mut Watched, rule: &Checked, s: &mut Suspect, may: bool) -> Result<Decided, Error> {
+    let mut culprits = Vec::new();
+    if rule.asks_memory() || is_about_blocks(rule) {
+        // Of the end of a program that was watched while it ran, it is known what could be found.
+        let known = w.ending.as_ref().is_some_and(|e| e.step == s.step);
+        let searches = rule.asks_pointers() && !known;
+        let goes = rule.asks_values() || searches;
+        if goes && !may {
+            return Ok(Decided::Unknown);
+        }
+        let mut found = Reachable::default();
+        if goes {
+            w.goto(s.step)?;
+        }
+        if searches {
+            let user = w.user.clone();
+            let replay = w.replay.as_mut().expect("it was taken there");
+            let stands = match s.what {
+                Redex::End => Stands::Ends,
+                Redex::Return { .. } => Stands::Returns,
+                _ => Stands::Somewhere,
+            };
+            let reachable = reach::reachable(replay, &w.machine.heap, s.step, stands, &user);
+            found = reachable.map_err(|e| w.wrong(e))?;
+            w.go_on()?;
+        }
+        let ending = w.ending.as_ref().filter(|_| known);
+        let held = Held {
+            guest: rule.asks_values().then(|| w.guest() as &dyn Guest),
+            reachable: ending.map_or(&found, |e| &e.reachable),
+        };
+        let Some(bindings) = w.machine.confirm(s, &held) else {
+            return Ok(Decided::None);
+        };
+        culprits = w.machine.culprits(s, &held);
+        s.bindings = bindings;
+    }
+    let looked_at = matches!(s.what, Redex::Compared { .. }) || s.stayed.is_some();
+    if looked_at && !may {
+        return Ok(Decided::Unknown);
+    }
+    if !is_reached(w, s)? {
+        return Ok(Decided::None);
+    }
+    if let Some(block) = s.stayed
+        && moved::is_known(w, block, s.step)?
+    {
+        return Ok(Decided::None);
+    }
+    Ok(Decided::Fault(culprits))
+}
+
+impl Search {
+    /// A fault, unless it is one that is known.
+    fn add(&mut self, w: &mut Watched, suspect: Suspect, culprits: Vec<BlockId>) {
+        // The same place under another rule is the same fault.
+        let same = |f: &Found| f.suspect.step == suspect.step;
+        if culprits.is_empty() && self.found.iter().any(same) {
+            return;
+        }
+        let mut at = None;
+        if culprits.is_empty() {
+            if self.trouble.is_none() {
+                match site(w, suspect.step) {
+                    Ok(site) => at = Some(site),
+                    Err(e) => self.trouble = Some(e),
+                }
+            }
+            let place = match &at {
+                Some(site) => Place::of(&suspect, site),
+                None => Place::of(&suspect, &nearby(w, &suspect)),
+            };
+            if !self.told.insert((suspect.rule, place)) {
+                return;
+            }
+        }
+        self.found.push(Found {
+            suspect,
+            culprits,
+            at,
+        });
+    }
 }
 
 /// What is told of once.
@@ -214,6 +288,99 @@ enum Place {
     Way(Vec<u64>),
     Source(Option<PathBuf>, Option<u32>, Option<u32>),
     Code(u64),
+}
+
+impl Place {
+    fn of(s: &Suspect, at: &Site) -> Place {
+        let frames = &at.stack.frames;
+        let passed_on = matches!(
+            s.what,
+            Redex::Given {
+                passed_on: true,
+                ..
+            }
+        );
+        let calls = passed_on || matches!(s.what, Redex::Call { .. } | Redex::Return { .. });
+        let users = frames.iter().find(|f| f.is_users());
+        match users.or(frames.iter().find(|f| f.own)) {
+            // Calls are the same fault if they come the same way.
+            _ if calls => Place::Way(frames.iter().map(|f| f.pc).collect()),
+            // A function of a library may touch what it was given in several places, and so does a statement.
+            Some(own) => Place::Source(own.file.clone(), own.line, own.column),
+            None => Place::Code(s.pc),
+        }
+    }
+}
+
+/// The place without its callers, which only the guest knows.
+fn nearby(w: &Watched, s: &Suspect) -> Site {
+    Site {
+        step: s.step,
+        stack: frames::single(&w.program, s.pc),
+        excerpt: None,
+    }
+}
+
+/// What is known of a fault without the guest.
+fn in_brief(w: &Watched, rule: &Checked, found: Found) -> Fault {
+    let s = &found.suspect;
+    let heap = &w.machine.heap;
+    let ending = w.ending.as_ref().filter(|e| e.step == s.step);
+    let at = found.at.or(ending.and_then(|e| e.site.clone()));
+    let there = |step| Site {
+        step,
+        stack: FrameList::default(),
+        excerpt: None,
+    };
+    let mut leaks: Vec<LeakedBlocks> = Vec::new();
+    for id in &found.culprits {
+        let b = heap.block(*id);
+        let by = w.function_name(b.by);
+        match leaks.iter_mut().find(|l| l.by == by) {
+            Some(l) => {
+                l.blocks += 1;
+                l.bytes += b.size;
+            }
+            None => leaks.push(LeakedBlocks {
+                blocks: 1,
+                bytes: b.size,
+                by: by.to_owned(),
+                allocated: there(b.born),
+            }),
+        }
+    }
+    let block = block_of(w, s, rule).filter(|_| leaks.is_empty());
+    let block = block.map(|id| {
+        let b = heap.block(id);
+        let made = (b.family != Family::Global).then(|| there(b.born));
+        let freed = b.freed.filter(|f| f.step < s.step);
+        block_report(w, id, address(s), (made, freed.map(|f| there(f.step))))
+    });
+    let (class, detail) = named(rule);
+    Fault {
+        rule: rule.name.clone(),
+        class,
+        message: message(s, &leaks, Amount::default(), &detail),
+        step: s.step,
+        at: at.unwrap_or_else(|| nearby(w, s)),
+        block,
+        leaks,
+        further_leaks: Amount::default(),
+        events: Vec::new(),
+        chains: Vec::new(),
+        brief: true,
+    }
+}
+
+/// The class of a rule's faults, and what else is said of them.
+fn named(rule: &Checked) -> (String, String) {
+    match rule.about.split_once(':') {
+        Some((class, detail)) => (class.trim().to_owned(), detail.trim().replace('\n', " ")),
+        None => (
+            rule.name.replace(['_', '.'], " "),
+            rule.about.replace('\n', " "),
+        ),
+    }
 }
 
 fn is_about_blocks(rule: &Checked) -> bool {
@@ -252,13 +419,13 @@ impl Site {
 fn fault(
     w: &mut Watched,
     rule: &Checked,
-    found: Found,
+    found: &mut Found,
     steps: &[u64],
     request: &CheckRequest,
-) -> Result<Fault, Error> {
+) -> Result<Option<Fault>, Error> {
     let s = &found.suspect;
     let ending = w.ending.as_ref().filter(|e| e.step == s.step);
-    let at = match found.at.or(ending.and_then(|e| e.site.clone())) {
+    let at = match found.at.clone().or(ending.and_then(|e| e.site.clone())) {
         Some(site) => site,
         None => site(w, s.step)?,
     };
@@ -290,17 +457,11 @@ fn fault(
     {
         block_report = Some(BlockReport {
             unwritten: true,
-            ..describe(w, id, Some(a), s.step)?
+            ..describe(w, id, Some((a, 0)), s.step)?
         });
     }
-    let (class, detail) = match rule.about.split_once(':') {
-        Some((class, detail)) => (class.trim().to_owned(), detail.trim().replace('\n', " ")),
-        None => (
-            rule.name.replace(['_', '.'], " "),
-            rule.about.replace('\n', " "),
-        ),
-    };
-    Ok(Fault {
+    let (class, detail) = named(rule);
+    Ok(Some(Fault {
         rule: rule.name.clone(),
         class,
         message: message(s, &leaks, further_leaks, &detail),
@@ -311,7 +472,8 @@ fn fault(
         further_leaks,
         events,
         chains,
-    })
+        brief: false,
+    }))
 }
 
 fn message(s: &Suspect, leaks: &[LeakedBlocks], further: Amount, detail: &str) -> String {
@@ -324,10 +486,10 @@ fn message(s: &Suspect, leaks: &[LeakedBlocks], further: Amount, detail: &str) -
             ..
         } => {
             let verb = if *write { "write" } else { "read" };
-            let bytes = if *size == 1 { "byte" } else { "bytes" };
+            let size = bytes(*size);
             let by = call.and_then(abi::name).map(|name| format!(" by {name}"));
             let by = by.unwrap_or_default();
-            format!("{verb} of {size} {bytes} at {address:#x}{by}")
+            format!("{verb} of {size} at {address:#x}{by}")
         }
         Redex::Use { register: Some(r) } => {
             let name = image::effects::RegRange::general(u16::from(*r));
@@ -341,8 +503,11 @@ fn message(s: &Suspect, leaks: &[LeakedBlocks], further: Amount, detail: &str) -
             first,
         } => {
             let before = if *first > 0 { "..., " } else { "" };
+            let function = as_written(function);
+            let alone = ["free", "operator delete", "operator delete[]"].contains(&function);
+            let behind = if alone { "" } else { ", ..." };
             format!(
-                "{function}({before}{:#x}, ...)",
+                "{function}({before}{:#x}{behind})",
                 arguments[usize::from(*first)]
             )
         }
@@ -350,9 +515,9 @@ fn message(s: &Suspect, leaks: &[LeakedBlocks], further: Amount, detail: &str) -
         Redex::End if leaks.is_empty() => "the program ends".to_owned(),
         Redex::End => {
             let blocks = further.blocks + leaks.iter().map(|l| l.blocks).sum::<u64>();
-            let bytes = further.bytes + leaks.iter().map(|l| l.bytes).sum::<u64>();
+            let lost = bytes(further.bytes + leaks.iter().map(|l| l.bytes).sum::<u64>());
             let s = if blocks == 1 { "" } else { "s" };
-            format!("{bytes} bytes in {blocks} block{s} when the program ends")
+            format!("{lost} in {blocks} block{s} when the program ends")
         }
     };
     if detail.is_empty() {
@@ -362,12 +527,19 @@ fn message(s: &Suspect, leaks: &[LeakedBlocks], further: Amount, detail: &str) -
     }
 }
 
-fn address(s: &Suspect) -> Option<u64> {
+/// `1 byte`, `2 bytes`.
+pub(super) fn bytes(n: u64) -> String {
+    let s = if n == 1 { "" } else { "s" };
+    format!("{n} byte{s}")
+}
+
+/// Where memory is used, and how much of it if that is known.
+fn address(s: &Suspect) -> Option<(u64, u64)> {
     match &s.what {
-        Redex::Access { address, .. } => Some(*address),
+        Redex::Access { address, size, .. } => Some((*address, *size)),
         Redex::Call {
             arguments, first, ..
-        } => Some(arguments[usize::from(*first)]),
+        } => Some((arguments[usize::from(*first)], 0)),
         _ => None,
     }
 }
@@ -394,47 +566,66 @@ fn living_around(heap: &Heap, a: u64, step: u64) -> Option<BlockId> {
 fn describe(
     w: &mut Watched,
     id: BlockId,
-    address: Option<u64>,
+    address: Option<(u64, u64)>,
     step: u64,
 ) -> Result<BlockReport, Error> {
     let b = w.machine.heap.block(id).clone();
-    let relation = match address {
-        Some(a) if a < b.begin => format!("{} bytes before", b.begin - a),
-        Some(a) if a >= b.begin.saturating_add(b.size) => {
-            format!("{} bytes past the end of", a - b.begin - b.size)
-        }
-        Some(a) => format!("{} bytes inside", a - b.begin),
-        None => "in".to_owned(),
-    };
-    let variable = w.machine.variable_name(&b).map(str::to_owned);
-    let by = match variable {
-        Some(_) => b.family.word(),
-        None => w.machine.function_name(b.by).to_owned(),
-    };
-    let freed = b.freed.filter(|f| f.step < step);
-    let allocated = match b.family {
+    let made = match b.family {
         Family::Global => None,
         _ => Some(site(w, b.born)?),
     };
-    let freed_by = freed.map(|f| match b.family {
-        Family::Local => "the return of its function".to_owned(),
-        _ => w.machine.function_name(f.by).to_owned(),
-    });
-    let freed = match freed {
+    let freed = match b.freed.filter(|f| f.step < step) {
         Some(f) => Some(site(w, f.step)?),
         None => None,
     };
-    Ok(BlockReport {
+    Ok(block_report(w, id, address, (made, freed)))
+}
+
+/// A block, with where it was made and freed.
+fn block_report(
+    w: &Watched,
+    id: BlockId,
+    address: Option<(u64, u64)>,
+    (allocated, freed): (Option<Site>, Option<Site>),
+) -> BlockReport {
+    let b = w.machine.heap.block(id);
+    let relation = match address {
+        Some((a, _)) if a < b.begin => format!("{} before", bytes(b.begin - a)),
+        Some((a, _)) if a >= b.begin.saturating_add(b.size) => {
+            format!("{} past the end of", bytes(a - b.begin - b.size))
+        }
+        Some((a, _)) => format!("{} inside", bytes(a - b.begin)),
+        None => "in".to_owned(),
+    };
+    let end = b.begin.saturating_add(b.size);
+    let beyond = match address {
+        Some((a, size)) if (b.begin..end).contains(&a) => {
+            a.saturating_add(size).saturating_sub(end)
+        }
+        _ => 0,
+    };
+    let variable = w.machine.variable_name(b).map(str::to_owned);
+    let by = match variable {
+        Some(_) => b.family.word(),
+        None => w.function_name(b.by).to_owned(),
+    };
+    let freer = b.freed.filter(|_| freed.is_some());
+    let freed_by = freer.map(|f| match b.family {
+        Family::Local => "the return of its function".to_owned(),
+        _ => w.function_name(f.by).to_owned(),
+    });
+    BlockReport {
         begin: b.begin,
         size: b.size,
         unwritten: false,
+        beyond,
         relation,
         variable,
         by,
         allocated,
         freed_by,
         freed,
-    })
+    }
 }
 
 /// Takes `most` of the blocks, of each kind at least one as far as that goes, and leaves the others. Blocks of one
@@ -473,7 +664,7 @@ fn leaks(w: &mut Watched, culprits: &[BlockId]) -> Result<(Vec<LeakedBlocks>, Am
                 l.bytes += b.size;
             }
             None => {
-                let by = w.machine.function_name(b.by).to_owned();
+                let by = w.function_name(b.by).to_owned();
                 out.push((
                     pcs,
                     LeakedBlocks {

@@ -9,6 +9,7 @@
 //! their way is kept once.
 
 use std::collections::{BTreeMap, BinaryHeap};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use flow::{FrameId, Item, Roll, Step, Values, View, What};
 use image::effects::{self, Place, RegRange, Transfer};
@@ -144,11 +145,12 @@ impl<'a> Walk<'a> {
         walk
     }
 
-    pub(super) fn run(mut self) -> Trail {
+    /// Goes back until the value was born, or `stop` says that nobody wants to know any more.
+    pub(super) fn run(mut self, stop: &AtomicBool) -> Trail {
         let roll = self.roll;
         roll.backward_from(self.start.step, |view, item| {
             self.item(view, item);
-            self.ended.is_none()
+            self.ended.is_none() && !stop.load(Ordering::Relaxed)
         });
         if self.ended.is_none() {
             let first = self.first().expect("it ends with the last of them");

@@ -19,10 +19,10 @@ use super::report::Site;
 use super::select::Chosen;
 use crate::Error;
 use crate::crash::{self, CrashReport, Witness};
-use crate::meta::Meta;
+use crate::meta::{Ended, Meta};
 use crate::moment;
 use crate::replay::Audience;
-use crate::run::{self, RunReport, RunRequest, Stuck, Surroundings};
+use crate::run::{self, RunRequest, Stuck, Surroundings};
 use crate::store::Store;
 
 /// Steps between two looks at whether to go on.
@@ -49,6 +49,8 @@ pub(crate) struct Watched {
     heeds_signals: bool,
     /// Somebody wants an end to it.
     pub(super) user: Arc<AtomicBool>,
+    /// Why the run was not watched to its end.
+    pub(super) trouble: Option<Error>,
 }
 
 /// The blocks that could be found where the program was about to end.
@@ -79,6 +81,8 @@ enum Heard {
     Enough,
     /// Somebody wants an end to it.
     Interrupted,
+    /// The guest could not go on.
+    Failed(guest::Error),
 }
 
 /// What there is when a run has been listened to.
@@ -137,11 +141,15 @@ impl Watched {
             progress,
         )
         .map_err(wrong)?;
-        match heard {
-            Heard::Interrupted => return Err(Error::Interrupted),
-            Heard::Ended => deadly.tell(&mut machine),
-            Heard::Enough => {}
-        }
+        let trouble = match heard {
+            Heard::Interrupted => Some(Error::Interrupted),
+            Heard::Failed(error) => Some(wrong(error)),
+            Heard::Ended => {
+                deadly.tell(&mut machine);
+                None
+            }
+            Heard::Enough => None,
+        };
         // The machine may have asked for an end; that was about the tape.
         interrupt.store(user.load(Ordering::Relaxed), Ordering::Relaxed);
         Ok(Watched {
@@ -158,6 +166,7 @@ impl Watched {
             there: None,
             heeds_signals: how.heeds_signals,
             user,
+            trouble,
         })
     }
 
@@ -168,7 +177,7 @@ impl Watched {
         chosen: &Chosen,
         how: How,
         stuck: Stuck,
-    ) -> Result<(Watched, RunReport), Error> {
+    ) -> Result<(Watched, Ended), Error> {
         let interrupt: Arc<AtomicBool> = Arc::default();
         let mut loader = Loader::new(chosen);
         let machine = machine(chosen, how, &loader, &interrupt)?;
@@ -179,13 +188,32 @@ impl Watched {
         let mut seen = None;
         let watch = |recorder: &mut Recorder| {
             recorder.interrupt_by(interrupt.clone());
-            seen = Some(listen(recorder, machine, &mut loader, &user, None, |_| ())?);
+            let listened = listen(recorder, machine, &mut loader, &user, None, |_| ())?;
+            let heard = seen.insert(listened);
+            if matches!(heard.heard, Heard::Failed(_))
+                && let Heard::Failed(error) = std::mem::replace(&mut heard.heard, Heard::Enough)
+            {
+                return Err(error);
+            }
             // What is left is recorded without anybody listening.
             while !matches!(recorder.run_until(&Until::end())?, Halt::Ended(_)) {}
             Ok(())
         };
         let surroundings = Surroundings::default();
-        let mut done = run::run_as(store, program, &surroundings, Some(stuck), watch, dying)?;
+        let (name, ended, crash, trouble) =
+            match run::run_as(store, program, &surroundings, Some(stuck), watch, dying) {
+                Ok(done) => (done.recording.0, done.ended, done.crash, None),
+                // What was found before that is told.
+                Err(Error::Engine { name, error }) if seen.is_some() => {
+                    let why = error.to_string();
+                    let trouble = Error::Engine {
+                        name: name.clone(),
+                        error,
+                    };
+                    (name, Ended::Failed { why }, None, Some(trouble))
+                }
+                Err(e) => return Err(e),
+            };
         let Listened {
             heard,
             ending,
@@ -196,21 +224,22 @@ impl Watched {
             deadly.tell(&mut machine);
         }
         let watched = Watched {
-            name: done.recording.0.clone(),
-            folder: store.path(&done.recording.0),
+            folder: store.path(&name),
+            name,
             replay: None,
             machine,
             program: loader.program(),
             lacks: loader.take_lacks(),
             steps,
-            crash: done.crash.take(),
+            crash,
             ending,
             stretch: None,
             there: None,
             heeds_signals: how.heeds_signals,
             user: heeding(how.heeds_signals),
+            trouble,
         };
-        Ok((watched, done))
+        Ok((watched, ended))
     }
 
     /// The guest, to go anywhere in the run.
@@ -248,6 +277,11 @@ impl Watched {
         }
     }
 
+    /// A function as the user knows it.
+    pub(crate) fn function_name(&self, n: u16) -> &str {
+        as_written(self.machine.function_name(n))
+    }
+
     /// What is mapped where the guest stands.
     pub(crate) fn program_there(&mut self, mappings: &[guest::Mapping]) -> Rc<Program> {
         let code = mappings.iter().filter(|m| m.protection.execute);
@@ -270,6 +304,19 @@ impl Watched {
     }
 }
 
+/// The name of a function as it is written in a program.
+pub(super) fn as_written(name: &str) -> &str {
+    const OPERATORS: [(&str, &str); 4] = [
+        ("_Znw", "operator new"),
+        ("_Zna", "operator new[]"),
+        ("_Zdl", "operator delete"),
+        ("_Zda", "operator delete[]"),
+    ];
+    let is = |begin: &str| name.starts_with(begin);
+    let operator = OPERATORS.iter().find(|(begin, _)| is(begin));
+    operator.map_or(name, |(_, written)| written)
+}
+
 /// A flag that says that somebody wants an end to it.
 fn heeding(signals: bool) -> Arc<AtomicBool> {
     let user = Arc::default();
@@ -280,6 +327,8 @@ fn heeding(signals: bool) -> Arc<AtomicBool> {
 }
 
 fn heed(flag: &Arc<AtomicBool>) {
+    // Chained to the handlers of the engine, which would take the place of earlier ones.
+    guest::survive_interrupts();
     for signal in [nix::libc::SIGINT, nix::libc::SIGTERM, nix::libc::SIGHUP] {
         let _ = signal_hook::flag::register(signal, flag.clone());
     }
@@ -348,7 +397,31 @@ fn listen(
     guest.tape(Box::new(machine))?;
     let asks = loader.asks_pointers();
     let mut ending = None;
-    let heard = loop {
+    let watched = follow(guest, loader, user, (stride, asks), &mut ending, progress);
+    // What was heard up to where the guest could not go on has happened.
+    let heard = watched.unwrap_or_else(Heard::Failed);
+    let steps = guest.step();
+    let (machine, heard) = match (guest.end_tape(), heard) {
+        (Ok(listener), heard) => (taken_back(listener), heard),
+        (Err(_), Heard::Failed(error)) | (Err(error), _) => return Err(error),
+    };
+    Ok(Listened {
+        steps: steps.unwrap_or_else(|_| machine.step()),
+        heard,
+        ending,
+        machine,
+    })
+}
+
+fn follow(
+    guest: &mut dyn Guest,
+    loader: &mut Loader,
+    user: &AtomicBool,
+    (stride, asks): (Option<u64>, bool),
+    ending: &mut Option<Ending>,
+    progress: impl Fn(u64),
+) -> Result<Heard, guest::Error> {
+    loop {
         loader.refresh(guest)?;
         let until = Until {
             step: match stride {
@@ -360,26 +433,20 @@ fn listen(
             ..Until::default()
         };
         match guest.run(&until)? {
-            Halt::Ended(_) => break Heard::Ended,
-            Halt::Interrupted if user.load(Ordering::Relaxed) => break Heard::Interrupted,
-            Halt::Interrupted => break Heard::Enough,
+            Halt::Ended(_) => return Ok(Heard::Ended),
+            Halt::Interrupted if user.load(Ordering::Relaxed) => return Ok(Heard::Interrupted),
+            Halt::Interrupted => return Ok(Heard::Enough),
             Halt::Stop(n) => {
                 if let Some(step) = loader.stopped(n, guest)?
                     && asks
                 {
-                    ending = Some(look_at_end(guest, step)?);
+                    *ending = Some(look_at_end(guest, step)?);
                 }
             }
             Halt::Syscall { nr } => loader.called(nr),
             _ => progress(guest.step()?),
         }
-    };
-    Ok(Listened {
-        heard,
-        ending,
-        steps: guest.step()?,
-        machine: taken_back(guest.end_tape()?),
-    })
+    }
 }
 
 /// The program is about to end, and a moment later its memory may be gone: what can be found in it?

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use case::{
     AbstractEvent, BlockReport, Chain, CheckFigures, CheckReport, EventKind, Fault, FrameList,
-    LeakedBlocks, RulesReport, Site,
+    LeakedBlocks, RulesReport, Site, Unfinished,
 };
 
 use super::position::{excerpt, stack, whereabouts};
@@ -27,6 +27,9 @@ pub(crate) fn check(report: &CheckReport, paint: Paint) -> String {
     for fault in &report.faults {
         one(&mut out, fault, report, paint);
         out.push('\n');
+    }
+    if let Some(u) = &report.unfinished {
+        unfinished(&mut out, u, report);
     }
     if let Some(first) = report.faults.first() {
         let _ = writeln!(
@@ -53,6 +56,30 @@ pub(crate) fn check(report: &CheckReport, paint: Paint) -> String {
         let _ = writeln!(out, "SUMMARY: wherefore: {} {}", fault.rule, summary(fault));
     }
     out
+}
+
+/// Why there is not more in it.
+fn unfinished(out: &mut String, u: &Unfinished, report: &CheckReport) {
+    let _ = writeln!(
+        out,
+        "wherefore: note: this report is not complete: {}",
+        u.why
+    );
+    let briefly = report.faults.iter().filter(|f| f.brief).count();
+    if briefly > 0 {
+        let _ = writeln!(out, "  faults told in brief: {briefly}");
+    }
+    if u.undecided > 0 {
+        let _ = writeln!(out, "  places that may be faults: {}", u.undecided);
+    }
+    if u.interrupted {
+        let _ = writeln!(
+            out,
+            "  all of it: wherefore check --all {}",
+            report.recording
+        );
+    }
+    out.push('\n');
 }
 
 fn abstract_event(out: &mut String, e: &AbstractEvent) {
@@ -86,7 +113,12 @@ fn abstract_event(out: &mut String, e: &AbstractEvent) {
 fn summary(f: &Fault) -> String {
     let site = f.leaks.first().map_or(&f.at, |l| &l.allocated);
     let frames = &site.stack.frames;
-    match frames.iter().find(|f| f.own).or(frames.first()) {
+    let users = frames.iter().find(|f| f.is_users());
+    let own = users.or(frames.iter().find(|f| f.own));
+    match own
+        .or(frames.iter().find(|f| !f.is_systems()))
+        .or(frames.first())
+    {
         Some(frame) => whereabouts(frame),
         None => format!("at step {}", f.step),
     }
@@ -152,12 +184,18 @@ fn block(out: &mut String, b: &BlockReport, paint: Paint) {
     };
     let _ = writeln!(
         out,
-        "\n{} {} {what} of {} bytes [{:#x}, {:#x})",
+        "\n{} {} {what} of {} byte{} [{:#x}, {:#x}){}",
         paint.strong(subject),
         b.relation,
         b.size,
+        if b.size == 1 { "" } else { "s" },
         b.begin,
-        b.begin + b.size
+        b.begin + b.size,
+        match b.beyond {
+            0 => String::new(),
+            1 => "; the last byte is past its end".to_owned(),
+            n => format!("; the last {} bytes are past its end", number(n)),
+        }
     );
     if let Some(s) = &b.allocated {
         let step = number(s.step);
@@ -181,13 +219,19 @@ fn block(out: &mut String, b: &BlockReport, paint: Paint) {
 fn leak(out: &mut String, l: &LeakedBlocks, paint: Paint) {
     let s = if l.blocks == 1 { "" } else { "s" };
     let title = format!(
-        "{} bytes in {} block{s}, allocated by {}",
-        l.bytes, l.blocks, l.by
+        "{} byte{} in {} block{s}, allocated by {}",
+        l.bytes,
+        if l.bytes == 1 { "" } else { "s" },
+        l.blocks,
+        l.by
     );
     brief(out, &l.allocated.stack, &title, paint);
 }
 
 fn brief(out: &mut String, list: &FrameList, title: &str, paint: Paint) {
+    if list.frames.is_empty() {
+        let _ = writeln!(out, "{}", paint.strong(title));
+    }
     *out += &stack(list, title, paint);
 }
 

@@ -89,6 +89,7 @@ mod tests {
                 byte: 0,
                 folded: 0,
                 wide: 0,
+                list: 0,
             },
         };
         for check in [Check::Loop, Check::Jrcxz] {

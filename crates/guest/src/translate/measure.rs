@@ -4,6 +4,8 @@
 //! function is entered, translated code works out how far it will have to read ([`Measure`]), and the tape tells that. It is
 //! not the function itself that is watched, whose vector loops read more than they need, and each in its own way.
 //!
+//! Where the arguments of a `va_list` are is told in the same way.
+//!
 //! The strings may lead into memory that cannot be read: the guest is about to find out. Then the tracer has the routine
 //! go on at its end, and the length is [`tape::UNMEASURED`].
 
@@ -21,6 +23,7 @@ pub(crate) struct Entries {
     pub(crate) byte: u64,
     pub(crate) folded: u64,
     pub(crate) wide: u64,
+    pub(crate) list: u64,
 }
 
 /// Measures a string. The result is in rcx; the guest's rcx is in its slot.
@@ -28,7 +31,9 @@ pub(super) fn call(code: &mut Code, measure: &Measure, routines: &Routines) {
     let parameter = |n: u8| match n {
         0 => Gpr(7),
         1 => Gpr(6),
-        _ => Gpr::RDX,
+        2 => Gpr::RDX,
+        3 => Gpr::RCX,
+        n => Gpr(n + 4),
     };
     code.save(parameter(measure.text), slot::TEXT);
     // A string is always like itself.
@@ -58,6 +63,7 @@ pub(super) fn call(code: &mut Code, measure: &Measure, routines: &Routines) {
         Unit::Byte => routines.measure.byte,
         Unit::Folded => routines.measure.folded,
         Unit::Wide => routines.measure.wide,
+        Unit::List => routines.measure.list,
     });
     code.land(back);
 }
@@ -67,6 +73,7 @@ pub(crate) struct Labels {
     byte: CodeLabel,
     folded: CodeLabel,
     wide: CodeLabel,
+    list: CodeLabel,
     failed: CodeLabel,
 }
 
@@ -85,6 +92,7 @@ impl Labels {
                 byte: result.label_ip(&self.byte)?,
                 folded: result.label_ip(&self.folded)?,
                 wide: result.label_ip(&self.wide)?,
+                list: result.label_ip(&self.list)?,
             },
             failed: result.label_ip(&self.failed)?,
         })
@@ -110,6 +118,7 @@ pub(crate) fn assemble(a: &mut CodeAssembler) -> Result<Labels, IcedError> {
         byte: a.create_label(),
         folded: a.create_label(),
         wide: a.create_label(),
+        list: a.create_label(),
         failed: a.create_label(),
     };
     let mut out = a.create_label();
@@ -119,6 +128,10 @@ pub(crate) fn assemble(a: &mut CodeAssembler) -> Result<Labels, IcedError> {
     measure(a, Unit::Folded, out)?;
     a.set_label(&mut labels.wide)?;
     measure(a, Unit::Wide, out)?;
+    a.set_label(&mut labels.list)?;
+    begin(a)?;
+    list(a)?;
+    a.jmp(out)?;
     a.set_label(&mut labels.failed)?;
     a.mov(rax, tape::UNMEASURED as i64)?;
     a.set_label(&mut out)?;
@@ -139,9 +152,8 @@ pub(crate) fn assemble(a: &mut CodeAssembler) -> Result<Labels, IcedError> {
     Ok(labels)
 }
 
-/// rax = bytes seen, rdi = the string, rsi = the other, rdx = the most that is read, r9 = the character to stop at.
-fn measure(a: &mut CodeAssembler, unit: Unit, out: CodeLabel) -> Result<(), IcedError> {
-    let size = if unit == Unit::Wide { 4 } else { 1 };
+/// Frees registers for a routine, which ends by jumping to where they are given back.
+fn begin(a: &mut CodeAssembler) -> Result<(), IcedError> {
     a.mov(gs(slot::MEASURED), rcx)?;
     a.mov(gs(slot::ANY), rax)?;
     a.lahf()?;
@@ -159,7 +171,27 @@ fn measure(a: &mut CodeAssembler, unit: Unit, out: CodeLabel) -> Result<(), Iced
     a.mov(rdi, gs(slot::TEXT))?;
     a.mov(rsi, gs(slot::LIKE))?;
     a.mov(rdx, gs(slot::MOST))?;
-    a.mov(r9, gs(slot::STOP))?;
+    a.mov(r9, gs(slot::STOP))
+}
+
+/// rax = what [`Unit::List`] says, of the structure at rdi and the pointer that is rdx bytes into it.
+fn list(a: &mut CodeAssembler) -> Result<(), IcedError> {
+    a.mov(rax, qword_ptr(rdi + rdx))?;
+    a.shl(rax, 8)?;
+    // Eight bytes for each general register, and behind six of them sixteen for each vector register.
+    a.mov(ecx, dword_ptr(rdi))?;
+    a.shr(ecx, 3)?;
+    a.and(ecx, 0xf)?;
+    a.or(rax, rcx)?;
+    a.mov(ecx, dword_ptr(rdi + 4))?;
+    a.and(ecx, 0xf0)?;
+    a.or(rax, rcx)
+}
+
+/// rax = bytes seen, rdi = the string, rsi = the other, rdx = the most that is read, r9 = the character to stop at.
+fn measure(a: &mut CodeAssembler, unit: Unit, out: CodeLabel) -> Result<(), IcedError> {
+    let size = if unit == Unit::Wide { 4 } else { 1 };
+    begin(a)?;
     a.movd(xmm2, r9d)?;
     if unit == Unit::Wide {
         a.mov(r9d, r9d)?;
@@ -179,7 +211,7 @@ fn measure(a: &mut CodeAssembler, unit: Unit, out: CodeLabel) -> Result<(), Iced
     let mut one = a.create_label();
     let equal = |a: &mut CodeAssembler, to, from| match unit {
         Unit::Wide => a.pcmpeqd::<AsmRegisterXmm, AsmRegisterXmm>(to, from),
-        Unit::Byte | Unit::Folded => a.pcmpeqb::<AsmRegisterXmm, AsmRegisterXmm>(to, from),
+        _ => a.pcmpeqb::<AsmRegisterXmm, AsmRegisterXmm>(to, from),
     };
     // Sixteen bytes at once, where all of them are in pages that have to be read anyway.
     a.set_label(&mut next)?;

@@ -151,7 +151,7 @@ pub(super) fn effect(m: &Model, a: &Active, result: u64, memory: &mut Shadow) ->
     match m.effect {
         Effect::Copies => memory.copy(to, from, len.min(MOST)),
         Effect::Fills => memory.fill(to, len.min(MOST), false),
-        Effect::Nothing => {}
+        Effect::Nothing | Effect::CopiesText => {}
     }
     match m.result {
         Some(n) if result != 0 => a.blocks[n as usize],

@@ -1,7 +1,7 @@
 //! Functions and system calls: the events of the abstract machine.
 
 use iced_x86::{Decoder, DecoderOptions, FlowControl};
-use tape::{Followed, Stretch};
+use tape::{Followed, Stretch, UNMEASURED};
 
 use super::*;
 
@@ -90,6 +90,13 @@ impl Machine {
             }
         }
         let units = &self.now.registers.units;
+        let mut arguments = arguments;
+        if let Role::Touches(model) = &self.names[function as usize].function.role
+            && let Effect::CopiesText = model.effect
+            && measured[0] != UNMEASURED
+        {
+            arguments[2] = measured[0];
+        }
         let entered = Active {
             function,
             slot,
@@ -121,7 +128,7 @@ impl Machine {
             Role::Release { family, pointer: n } => {
                 let value = arguments[n as usize];
                 if value != 0 {
-                    let from = blocks[n as usize];
+                    let from = self.pointed(value, blocks[n as usize]);
                     let owned =
                         self.is_owned(value, from) && self.heap.block(from).family == family;
                     // The C library hands its own memory back to itself, also what was freed and is kept for
@@ -141,7 +148,8 @@ impl Machine {
                             releaser: &word,
                             written: None,
                         };
-                        self.ask_all(PointKind::Free, &[pointer(n)], context, &redex);
+                        let given = Value::Number(value, from);
+                        self.ask_all(PointKind::Free, &[given], context, &redex);
                     }
                     self.release(value, family, function, step);
                 }
@@ -154,7 +162,7 @@ impl Machine {
                     }
                 }
             }
-            Role::Formats { format, wide } => self.formats(a, format, wide),
+            Role::Formats { format, wide, list } => self.formats(a, format, wide, list),
             Role::Ends => self.end(step, pc),
             _ => {}
         }
@@ -188,6 +196,18 @@ impl Machine {
                 returned: false,
                 values: *arguments,
             });
+        }
+    }
+
+    /// The block that a value came from, unless it is so far away that something was written over the pointer unseen, as
+    /// the allocator does in what it has back.
+    fn pointed(&self, value: u64, from: BlockId) -> BlockId {
+        let block = self.heap.block(from);
+        let begin = block.begin.saturating_sub(FAR);
+        let end = block.begin.saturating_add(block.size).saturating_add(FAR);
+        match from > DIFFERENCE && !(begin..end).contains(&value) {
+            true => NONE,
+            false => from,
         }
     }
 

@@ -229,9 +229,9 @@ impl Reader<'_> {
     }
 }
 
-/// Where the arguments of a format are, if so many registers have others.
-pub(super) fn places(list: &[Wanted], before: u8) -> Vec<Place> {
-    let (mut general, mut vector, mut stack) = (before, 0, 0);
+/// Where the arguments of a format are, if so many general registers, vector registers and words have others.
+pub(super) fn places(list: &[Wanted], before: (u8, u8, u16)) -> Vec<Place> {
+    let (mut general, mut vector, mut stack) = before;
     let mut out: Vec<Place> = Vec::new();
     for (n, wanted) in list.iter().enumerate() {
         // It was asked for before.
@@ -332,7 +332,8 @@ mod tests {
     #[test]
     fn arguments_are_in_registers_first() {
         use Place::{General, Stack, Vector};
-        let at = |format: &str, before| places(&parse(format.as_bytes()).expect(format), before);
+        let at =
+            |format: &str, before| places(&parse(format.as_bytes()).expect(format), (before, 0, 0));
         assert_eq!(at("%d%g%s", 1), [General(1), Vector(0), General(2)]);
         assert_eq!(
             at("%d%d%d%g", 4),
@@ -342,6 +343,11 @@ mod tests {
         let many = at("%f%f%f%f%f%f%f%f%f%d", 1);
         assert_eq!(many[7..], [Vector(7), Stack(0), General(1)]);
         assert_eq!(at("%1$d %1$x %2$d", 5), [General(5), General(5), Stack(0)]);
+        let rest = parse(b"%d%g%d%Lf%g").expect("a format");
+        assert_eq!(
+            places(&rest, (5, 7, 1)),
+            [General(5), Vector(7), Stack(1), Stack(2), Stack(4)]
+        );
     }
 
     #[test]

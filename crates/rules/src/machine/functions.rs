@@ -42,10 +42,12 @@ pub enum Role {
     /// The program brings another function along that Memcheck is to call in its place, since how this one reads looks
     /// like a fault and is none: a comparison of strings by words, say.
     Replaced,
-    /// Writes what a format says: the parameter that points to the format.
+    /// Writes what a format says: the parameter that points to the format, and the one that points to a `va_list` of the
+    /// arguments, unless they are the ones behind it.
     Formats {
         format: u8,
         wide: bool,
+        list: Option<u8>,
     },
     /// One of the C library, looked into as any other, which gives the kernel these texts.
     Gives(Model),
@@ -124,6 +126,36 @@ const FORMATTING: [(&str, u8, bool); 27] = [
     ("warn", 0, false),
     ("warnx", 0, false),
     ("error", 2, false),
+];
+
+/// The same of those that are given a `va_list`, which is the parameter behind the format.
+const FORMATTING_LISTS: [(&str, u8, bool); 26] = [
+    ("vprintf", 0, false),
+    ("vfprintf", 1, false),
+    ("vdprintf", 1, false),
+    ("vsprintf", 1, false),
+    ("vsnprintf", 2, false),
+    ("vasprintf", 1, false),
+    ("obstack_vprintf", 1, false),
+    ("__vprintf_chk", 1, false),
+    ("__vfprintf_chk", 2, false),
+    ("__vdprintf_chk", 2, false),
+    ("__vsprintf_chk", 3, false),
+    ("__vsnprintf_chk", 4, false),
+    ("__vasprintf_chk", 2, false),
+    ("__obstack_vprintf_chk", 2, false),
+    ("vwprintf", 0, true),
+    ("vfwprintf", 1, true),
+    ("vswprintf", 2, true),
+    ("__vwprintf_chk", 1, true),
+    ("__vfwprintf_chk", 2, true),
+    ("__vswprintf_chk", 4, true),
+    ("vsyslog", 1, false),
+    ("__vsyslog_chk", 2, false),
+    ("verr", 1, false),
+    ("verrx", 1, false),
+    ("vwarn", 0, false),
+    ("vwarnx", 0, false),
 ];
 
 /// The functions that are known by name, with the pairs that the user declared.
@@ -258,7 +290,13 @@ pub fn known(pairs: &[Pair]) -> Vec<Function> {
         add(name, Role::Touches(model));
     }
     for (name, format, wide) in FORMATTING {
-        add(name, Role::Formats { format, wide });
+        let list = None;
+        add(name, Role::Formats { format, wide, list });
+    }
+    for (name, format, wide) in FORMATTING_LISTS {
+        // It is the next parameter.
+        let list = Some(format + 1);
+        add(name, Role::Formats { format, wide, list });
     }
     for (name, model) in paths::functions() {
         add(name, Role::Gives(model));

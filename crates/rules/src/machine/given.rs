@@ -5,6 +5,7 @@
 //! contents they go by.
 
 use image::effects::RegRange;
+use tape::UNMEASURED;
 
 use super::models::Decides;
 use super::*;
@@ -106,7 +107,7 @@ impl Machine {
     }
 
     /// Arguments that a format asks for.
-    pub(super) fn formats(&mut self, a: &Active, format: u8, wide: bool) {
+    pub(super) fn formats(&mut self, a: &Active, format: u8, wide: bool, list: Option<u8>) {
         // Others may have functions of these names that take something else.
         if !self.trackers.unwritten || !self.in_library(a.pc) {
             return;
@@ -117,10 +118,18 @@ impl Machine {
             let codebase = codebase.expect("nobody panics while holding it");
             codebase.program.clone()
         };
-        let Some(list) = self.formats.at(at, wide, program.as_ref()) else {
+        let Some(wanted) = self.formats.at(at, wide, program.as_ref()) else {
             return;
         };
-        let slots = formats::places(&list, format + 1);
+        match list {
+            None => self.format_asks(a, &wanted, format),
+            Some(n) => self.format_takes(a, &wanted, n),
+        }
+    }
+
+    /// Arguments that are in registers and behind the return address.
+    fn format_asks(&mut self, a: &Active, list: &[formats::Wanted], format: u8) {
+        let slots = formats::places(list, (format + 1, 0, 0));
         for (wanted, place) in list.iter().zip(slots) {
             let registers = &mut self.now.registers;
             let mask = ((1u16 << wanted.kind.bytes().min(8)) - 1) as u8;
@@ -160,6 +169,39 @@ impl Machine {
         }
     }
 
+    /// Arguments in a `va_list`.
+    fn format_takes(&mut self, a: &Active, list: &[formats::Wanted], n: u8) {
+        let [rest, saved] = a.measured;
+        if rest == UNMEASURED || saved == UNMEASURED {
+            return;
+        }
+        let (rest, general, vector) = tape::taken(rest);
+        let (saved, ..) = tape::taken(saved);
+        // Words behind a multiple of 16.
+        let base = rest & !15;
+        let slots = formats::places(list, (general, vector, (rest - base) as u16 / 8));
+        for (wanted, place) in list.iter().zip(slots) {
+            let (area, offset) = match place {
+                formats::Place::General(n) => (saved, 8 * u64::from(n)),
+                formats::Place::Vector(n) => (saved, 48 + 16 * u64::from(n)),
+                formats::Place::Stack(n) => (base, 8 * u64::from(n)),
+            };
+            let (at, bytes) = (area.wrapping_add(offset), u64::from(wanted.kind.bytes()));
+            let Some((first, len)) = self.memory.first_unwritten(at, bytes) else {
+                continue;
+            };
+            self.memory.settle(at, bytes);
+            let name = self.function_name(a.function);
+            let (position, text) = (wanted.position, &wanted.text);
+            let what = format!(
+                "value {position} in argument {} of {name}, for {text}",
+                n + 1
+            );
+            let by = Holder::Memory(first, len);
+            self.wrongly_given(a, what, by, true);
+        }
+    }
+
     /// Numbers that a system call is made with.
     pub(super) fn given_to_kernel(&mut self, nr: u64, pc: u64) {
         if self.now.registers.tainted == 0 || self.now.closed > 0 {
@@ -179,14 +221,29 @@ impl Machine {
             let what = format!("argument {} of {name}", n + 1);
             let by = Holder::Register(unit);
             if self.now.lenient == 0 {
-                self.decided(self.step, pc, &Redex::Given { what, by });
+                let passed_on = false;
+                let redex = Redex::Given {
+                    what,
+                    by,
+                    passed_on,
+                };
+                self.decided(self.step, pc, &redex);
             }
         }
     }
 
     fn wrong(&mut self, a: &Active, what: String, by: Holder) {
+        self.wrongly_given(a, what, by, false);
+    }
+
+    fn wrongly_given(&mut self, a: &Active, what: String, by: Holder, passed_on: bool) {
         if self.now.lenient == 0 {
-            self.decided(a.step, a.pc, &Redex::Given { what, by });
+            let redex = Redex::Given {
+                what,
+                by,
+                passed_on,
+            };
+            self.decided(a.step, a.pc, &redex);
         }
     }
 }

@@ -72,6 +72,16 @@ impl Machine {
         if library && !what.write && !asked && what.size >= 16 && what.address >= LOWEST {
             return;
         }
+        // So do those that a program makes for itself while it runs (regular expressions, say), within a page.
+        let partly = from > DIFFERENCE && self.heap.block(from).freed.is_none() && {
+            let (begin, bytes) = self.heap.bounds(from);
+            what.address.wrapping_sub(begin) < bytes
+        };
+        let last = what.address.saturating_add(what.size) - 1;
+        let one_page = what.address >> 12 == last >> 12;
+        if partly && one_page && what.size >= 16 && !what.write && !asked && self.is_made(pc) {
+            return;
+        }
         let redex = Redex::Access {
             address: what.address,
             size: what.size,
@@ -114,6 +124,16 @@ impl Machine {
             .lock()
             .expect("nobody panics while holding it");
         codebase.library.iter().any(|(a, b)| (*a..*b).contains(&pc))
+    }
+
+    /// The code there is in no file: the program has made it.
+    fn is_made(&self, pc: u64) -> bool {
+        let codebase = self
+            .codebase
+            .lock()
+            .expect("nobody panics while holding it");
+        let program = codebase.program.as_ref();
+        program.is_some_and(|p| p.module_offset(pc).is_none())
     }
 
     /// Something that was never written decides.

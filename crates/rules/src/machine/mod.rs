@@ -104,6 +104,7 @@ impl Codebase {
     pub fn probes(&self) -> Vec<(u64, Measures)> {
         let measures = |n: u16| match self.functions[usize::from(n)].role {
             Role::Touches(model) | Role::Gives(model) => model.measures,
+            Role::Formats { list: Some(n), .. } => tape::list(n),
             _ => Measures::default(),
         };
         let stubs = self.stubs.keys().map(|pc| (*pc, Measures::default()));
@@ -150,6 +151,9 @@ pub enum Redex {
     Given {
         what: String,
         by: Holder,
+        /// The function that gives it was itself given it, as one that writes messages is: its callers are at fault, each for
+        /// itself.
+        passed_on: bool,
     },
     /// Memory at the two addresses is compared in which something was never written. It decides if so many bytes before it
     /// do not differ.

@@ -139,6 +139,9 @@ pub enum Effect {
     Copies,
     /// The first parameter, as many bytes as the third says.
     Fills,
+    /// From the second parameter to the first, as many bytes as the first measure says. What its instructions write is
+    /// looked at. Rules see that number as the third parameter.
+    CopiesText,
 }
 
 pub(super) const fn reads(pointer: u8, extent: Extent) -> Touch {
@@ -322,6 +325,13 @@ const fn reads_second(measure: Measure) -> Model {
     looked_into(measured(SECOND, [Some(measure), None]))
 }
 
+const fn copies(model: Model) -> Model {
+    Model {
+        effect: Effect::CopiesText,
+        ..model
+    }
+}
+
 /// From the second parameter to the end of the first one.
 const fn append(measure: Measure) -> Model {
     looked_into(measured(BOTH, [Some(text(0)), Some(measure)]))
@@ -387,13 +397,13 @@ pub(super) const MODELS: [(&str, Model); 58] = [
     ("strcoll_l", compare(compared(Unit::Byte))),
     ("wcscmp", compare(compared(Unit::Wide))),
     ("wcsncmp", compare(most(2, compared(Unit::Wide)))),
-    ("strcpy", reads_second(text(1))),
-    ("stpcpy", reads_second(text(1))),
-    ("__stpcpy", reads_second(text(1))),
-    ("__strcpy_chk", reads_second(text(1))),
-    ("__stpcpy_chk", reads_second(text(1))),
-    ("strncpy", reads_second(most(2, text(1)))),
-    ("stpncpy", reads_second(most(2, text(1)))),
+    ("strcpy", copies(reads_second(text(1)))),
+    ("stpcpy", copies(reads_second(text(1)))),
+    ("__stpcpy", copies(reads_second(text(1)))),
+    ("__strcpy_chk", copies(reads_second(text(1)))),
+    ("__stpcpy_chk", copies(reads_second(text(1)))),
+    ("strncpy", copies(reads_second(most(2, text(1))))),
+    ("stpncpy", copies(reads_second(most(2, text(1))))),
     ("wcscpy", reads_second(wide(text(1)))),
     ("strcat", append(text(1))),
     ("__strcat_chk", append(text(1))),
