@@ -18,11 +18,13 @@ fn blocks_that_only_the_allocator_knows_are_leaked() {
     }
 }
 
-/// Memory that the program has made read-only, or the loader, still holds what was put there.
+/// Memory that the program has made read-only, or the loader, still holds what was put there, and so does what is mapped where a
+/// block was that is freed.
 #[test]
-fn what_is_read_only_is_searched_for_pointers() {
+fn all_memory_is_searched_for_pointers() {
     // Valgrind does not look there.
     check("read_only.c", "definite_leak", None);
+    check("mapped_again.c", "definite_leak", None);
     let p = Place::new();
     let program = p.guest(
         "threads/producer_consumer.c",

@@ -12,6 +12,8 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use std::io;
 
 use jit::BoundsTable;
+
+use crate::mapped::Mapped;
 pub use jit::{BlockId, Bounds, DIFFERENCE, NONE};
 
 #[derive(Clone, Debug)]
@@ -99,6 +101,8 @@ pub struct Heap {
     stayed: FxHashMap<BlockId, BlockId>,
     /// Variables that pointers lead into of which it is not known whether they mean them.
     presumed: FxHashSet<BlockId>,
+    /// Memory that the system has given.
+    mapped: Mapped,
     /// Those before this one were made by a program that is over.
     first: usize,
 }
@@ -126,6 +130,7 @@ impl Heap {
             ordered: RefCell::default(),
             stayed: FxHashMap::default(),
             presumed: FxHashSet::default(),
+            mapped: Mapped::default(),
             first: DIFFERENCE.0 as usize + 1,
         })
     }
@@ -156,6 +161,7 @@ impl Heap {
     /// Another program begins. Variables that were found in its files by now stay known.
     pub fn begin_anew(&mut self) {
         self.latest.clear();
+        self.mapped = Mapped::default();
         self.first = self.blocks.len();
         *self.ordered.get_mut() = Ordered {
             next: self.first,
@@ -168,6 +174,21 @@ impl Heap {
         let list = self.blocks.iter().enumerate().skip(self.first);
         list.map(|(i, b)| (BlockId(i as u32), b))
             .filter(|(_, b)| !b.family.is_variable())
+    }
+
+    /// Memory is mapped.
+    pub(crate) fn map(&mut self, address: u64, len: u64, step: u64) {
+        self.mapped.add(address, address.saturating_add(len), step);
+    }
+
+    /// Where the allocations were that are freed at a step, unless other memory is there since.
+    pub fn freed_before(&self, step: u64) -> impl Iterator<Item = (u64, u64)> {
+        let freed = self.all().filter_map(|(_, b)| Some((b, b.freed?.step)));
+        let freed = freed.filter(move |(_, freed)| *freed < step);
+        let freed = freed.map(|(b, freed)| ((b.begin, b.begin.saturating_add(b.size)), freed));
+        freed
+            .filter(move |(range, freed)| !self.mapped.is_between(*range, *freed, step))
+            .map(|(range, _)| range)
     }
 
     /// All local variables that were met, those whose functions have returned too.

@@ -9,6 +9,7 @@ pub mod fold;
 pub mod heap;
 mod lex;
 pub mod machine;
+mod mapped;
 mod parse;
 pub mod print;
 mod shipped;

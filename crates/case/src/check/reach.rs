@@ -333,11 +333,7 @@ fn header_behind(begin: u64, end: u64) -> u64 {
 /// Memory of blocks that live, which has to be reached first, and of those that were freed: what is left in it is
 /// nobody's.
 fn blocks_of(heap: &Heap, live: &[Live], step: u64) -> Vec<(u64, u64)> {
-    let freed = heap
-        .all()
-        .filter(|(_, b)| b.freed.is_some_and(|f| f.step < step))
-        .map(|(_, b)| (b.begin, b.begin.saturating_add(b.size)));
-    let mut list: Vec<(u64, u64)> = freed.collect();
+    let mut list: Vec<(u64, u64)> = heap.freed_before(step).collect();
     let live = live.iter().flat_map(|l| &l.blocks);
     list.extend(live.map(|(begin, end, _)| (*begin, *end)));
     list.sort_unstable();

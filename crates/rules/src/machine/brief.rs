@@ -82,11 +82,13 @@ impl Frames<'_> {
         if let Some((a, before)) = self.active.split_last()
             && a.slot <= slot
         {
-            let model = self.names[a.function as usize].brief.as_ref()?;
-            let plain = model.touches.iter().all(|t| {
+            let named = &self.names[a.function as usize];
+            let model = named.brief.as_ref()?;
+            let is_plain = |t: &Touch| {
                 let len = t.at_return(result, a.given());
                 len.is_none_or(|len| self.is_inside(a, t, len) && is_written(a, t, len, memory))
-            });
+            };
+            let plain = !named.found_late || model.touches.iter().all(is_plain);
             let alone = before.last().is_none_or(|b| b.slot > slot);
             if a.slot != slot || !alone || !plain {
                 return None;

@@ -611,7 +611,10 @@ impl Machine {
                 }
                 let maps = [MMAP, MREMAP].contains(nr);
                 for w in writes {
-                    self.lost |= maps && !self.spread.take(w.addr, w.len);
+                    if maps {
+                        self.lost |= !self.spread.take(w.addr, w.len);
+                        self.heap.map(w.addr, w.len, self.step);
+                    }
                     self.memory.fill(w.addr, w.len, false);
                 }
                 let mut values = [0; 6];

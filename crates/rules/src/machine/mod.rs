@@ -213,6 +213,8 @@ struct Named {
     kin: u16,
     /// If that is all there is to its calls, nearly always: what it does.
     brief: Option<Model>,
+    /// Some of what it touches is known only when it returns.
+    found_late: bool,
     /// The parameters that say what it is to do, a bit for each.
     parameters: u8,
 }
@@ -471,6 +473,7 @@ impl Machine {
                 _ => None,
             };
             self.names.push(Named {
+                found_late: brief.is_some_and(|m| m.touches.iter().any(Touch::is_found_late)),
                 noted: self.patterns.iter().any(|p| p.matches(name)),
                 at_call: at(PointKind::Call)
                     .into_iter()

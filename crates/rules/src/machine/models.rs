@@ -84,6 +84,11 @@ impl Touch {
         }
     }
 
+    /// How much it is is not known before the function returns.
+    pub(super) fn is_found_late(&self) -> bool {
+        !matches!(self.extent, Extent::Count(_) | Extent::Measured(_))
+    }
+
     /// So many bytes, if that is known when the function returns, and not before.
     pub(super) fn at_return(&self, result: u64, given: Given<'_>) -> Option<u64> {
         let unit = u64::from(self.unit);
