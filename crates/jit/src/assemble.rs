@@ -32,8 +32,6 @@ const LINE: usize = 64;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Exits {
     pub(crate) enter: u64,
-    /// The way in after a question.
-    pub(crate) go_on: u64,
     pub(crate) end: u64,
     pub(crate) before: u64,
     leave: u64,
@@ -78,7 +76,7 @@ pub(crate) fn fixed(ip: u64) -> Fixed {
         })
     };
     let (end, before) = (out(END), out(BEFORE));
-    let come_in = |a: &mut Emit| {
+    let enter = put(&mut |a| {
         for register in saved {
             a.push(register);
         }
@@ -90,22 +88,10 @@ pub(crate) fn fixed(ip: u64) -> Fixed {
         a.mov(r13, field(at::RSP));
         a.mov(r14, field(at::RBP));
         constants(a, wide);
-    };
-    let enter = put(&mut |a| {
-        come_in(a);
         dispatch(a, end, before)
-    });
-    let go_on = put(&mut |a| {
-        come_in(a);
-        for (n, holder) in HOLDERS.into_iter().enumerate() {
-            a.mov(holder, field(at::KEPT + 8 * n));
-        }
-        a.mov(rax, field(at::ANSWER));
-        a.jmp_through(rbx + at::RESUME)
     });
     let exits = Exits {
         enter,
-        go_on,
         end,
         before,
         leave,
@@ -165,18 +151,23 @@ fn call(a: &mut Emit, wide: bool, routine: usize, arguments: impl FnOnce(&mut Em
     if odd {
         a.sub(rsp, 8);
     }
-    if wide {
-        a.vzeroupper();
-    }
-    arguments(a);
-    a.call_through(rbx + routine);
-    constants(a, wide);
+    call_alone(a, wide, routine, arguments);
     if odd {
         a.add(rsp, 8);
     }
     for register in HOLDERS.iter().rev() {
         a.pop(*register);
     }
+}
+
+/// The same where nothing is held.
+fn call_alone(a: &mut Emit, wide: bool, routine: usize, arguments: impl FnOnce(&mut Emit)) {
+    if wide {
+        a.vzeroupper();
+    }
+    arguments(a);
+    a.call_through(rbx + routine);
+    constants(a, wide);
 }
 
 /// The code of a way: it begins where it is entered while nothing is unwritten in any register. Also said is where it

@@ -42,7 +42,6 @@ pub(crate) const r15: R64 = R64(15);
 pub(crate) const eax: R32 = R32(0);
 pub(crate) const ecx: R32 = R32(1);
 pub(crate) const edx: R32 = R32(2);
-#[cfg(test)]
 pub(crate) const esi: R32 = R32(6);
 pub(crate) const edi: R32 = R32(7);
 pub(crate) const al: R8 = R8(0);
@@ -454,12 +453,6 @@ impl Emit {
 
     pub(crate) fn lea(&mut self, to: R64, from: Address) {
         self.form(true, &[0x8d], to.0, Place::Memory(from));
-    }
-
-    /// `lea to, [label]`
-    pub(crate) fn lea_label(&mut self, to: R64, label: Label) {
-        self.put(&[0x48 | (to.0 >> 3) << 2, 0x8d, (to.0 & 7) << 3 | 5]);
-        self.distance(Target::Label(label));
     }
 
     /// A byte to a register, with zeros above.

@@ -4,7 +4,7 @@ use std::io;
 use std::mem::offset_of;
 
 use crate::anchors::MOST;
-use crate::assemble::{self, Exits, Fixed, HOLDERS};
+use crate::assemble::{self, Exits, Fixed};
 use crate::bounds::BoundsTable;
 use crate::cell::{Arith, BlockId, Bounds, Cell, NONE, arithmetic};
 use crate::region::Region;
@@ -54,25 +54,19 @@ pub struct Registers {
     record: *const u8,
     end: *const u8,
     table: *const u64,
-    /// The table to go by while nothing is unwritten in any register.
+    /// The table to go by while nothing is unwritten in any register, while something is, and while nothing is looked at.
     clean: *const u64,
+    open: *const u64,
+    closed: *const u64,
     bounds: *const Bounds,
     memory: *mut Shadow,
     variables: *const Variable,
-    /// A question: which variable, at which address, and for which instruction.
-    address: u64,
-    asked: u32,
-    insn: u32,
-    answer: Cell,
     /// A function is entered or left: where its return address is, its number and where it begins, and what it was
     /// called with, or returns first.
     pub call_slot: u64,
     pub function: u32,
     pub call_pc: u64,
     pub arguments: [u64; ARGUMENTS],
-    /// Where the code that asked goes on, and what it works on.
-    resume: u64,
-    kept: [u64; HOLDERS.len()],
     /// To make several cells unwritten at once.
     unwritten: [Cell; 4],
     /// The trace that was left, and at which of its records.
@@ -82,6 +76,11 @@ pub struct Registers {
     store: usize,
     forget: usize,
     arithmetic: usize,
+    /// Whoever runs the code, and what it is asked through.
+    keeper: *mut (),
+    variable: usize,
+    enters: usize,
+    leaves: usize,
 }
 
 // SAFETY: its pointers are used only while code runs, and set each time before.
@@ -110,25 +109,25 @@ impl Default for Registers {
             end: std::ptr::null(),
             table: std::ptr::null(),
             clean: std::ptr::null(),
+            open: std::ptr::null(),
+            closed: std::ptr::null(),
             bounds: std::ptr::null(),
             memory: std::ptr::null_mut(),
             variables: std::ptr::null(),
-            address: 0,
-            asked: 0,
-            insn: 0,
-            answer: Cell::PLAIN,
             call_slot: 0,
             function: 0,
             call_pc: 0,
             arguments: [0; ARGUMENTS],
-            resume: 0,
-            kept: [0; HOLDERS.len()],
             trace: NO_TRACE,
             part_of_trace: 0,
             part: part as *const () as usize,
             store: store as *const () as usize,
             forget: forget as *const () as usize,
             arithmetic: sum as *const () as usize,
+            keeper: std::ptr::null_mut(),
+            variable: 0,
+            enters: 0,
+            leaves: 0,
         }
     }
 }
@@ -155,17 +154,11 @@ pub(crate) mod at {
     pub(crate) const CLEAN: usize = offset_of!(Registers, clean);
     pub(crate) const BOUNDS: usize = offset_of!(Registers, bounds);
     pub(crate) const VARIABLES: usize = offset_of!(Registers, variables);
-    pub(crate) const ADDRESS: usize = offset_of!(Registers, address);
-    pub(crate) const ASKED: usize = offset_of!(Registers, asked);
-    pub(crate) const INSN: usize = offset_of!(Registers, insn);
-    pub(crate) const ANSWER: usize = offset_of!(Registers, answer);
     pub(crate) const CALL_SLOT: usize = offset_of!(Registers, call_slot);
     pub(crate) const FUNCTION: usize = offset_of!(Registers, function);
     pub(crate) const CALL_PC: usize = offset_of!(Registers, call_pc);
     pub(crate) const ARGUMENTS: usize = offset_of!(Registers, arguments);
-    pub(crate) const RESUME: usize = offset_of!(Registers, resume);
     pub(crate) const ANCHORS: usize = offset_of!(Registers, anchors);
-    pub(crate) const KEPT: usize = offset_of!(Registers, kept);
     pub(crate) const UNWRITTEN: usize = offset_of!(Registers, unwritten);
     pub(crate) const TRACE: usize = offset_of!(Registers, trace);
     pub(crate) const PART_OF_TRACE: usize = offset_of!(Registers, part_of_trace);
@@ -173,6 +166,9 @@ pub(crate) mod at {
     pub(crate) const STORE: usize = offset_of!(Registers, store);
     pub(crate) const FORGET: usize = offset_of!(Registers, forget);
     pub(crate) const ARITHMETIC: usize = offset_of!(Registers, arithmetic);
+    pub(crate) const VARIABLE: usize = offset_of!(Registers, variable);
+    pub(crate) const ENTERS: usize = offset_of!(Registers, enters);
+    pub(crate) const LEAVES: usize = offset_of!(Registers, leaves);
 }
 
 /// Why code stopped.
@@ -203,11 +199,6 @@ pub struct Stopped {
 pub(crate) const END: u32 = 0;
 pub(crate) const BEFORE: u32 = 1;
 pub(crate) const RETURN: u32 = 2;
-/// A question has to be answered before it goes on.
-pub(crate) const ASK: u32 = 3;
-/// The same, about a function that is entered or returns: the answer is zero if code may go on.
-pub(crate) const ENTER: u32 = 4;
-pub(crate) const LEAVE: u32 = 5;
 /// And the number of the instruction.
 pub(crate) const FAILED: u32 = 256;
 /// The same, where others take over.
@@ -357,6 +348,11 @@ impl Code {
     ) -> Stopped {
         let table = self.table(registers, closed);
         registers.clean = self.clean.as_ptr();
+        registers.open = self.open.as_ptr();
+        registers.closed = self.closed.as_ptr();
+        registers.variable = variable::<K> as *const () as usize;
+        registers.enters = enters::<K> as *const () as usize;
+        registers.leaves = leaves::<K> as *const () as usize;
         registers.shapes = table.len() as u32;
         registers.table = table.as_ptr();
         registers.steps = 0;
@@ -408,47 +404,23 @@ impl Code {
     ) {
         assert!(stopped.at <= end && end + LONGEST <= records.len());
         let range = records.as_ptr_range();
-        let mut enter = self.exits.enter;
         registers.trace = NO_TRACE;
-        let mut at = range.start.wrapping_add(stopped.at);
-        let why = loop {
-            let (bounds, variables) = (keeper.bounds(), keeper.variables());
-            assert!(variables.len() >= self.variables);
-            registers.bounds = bounds.as_ptr();
-            registers.variables = variables.as_ptr();
-            registers.end = range.start.wrapping_add(end);
-            registers.memory = memory;
-            // SAFETY: the code there was made for this signature, and by `assemble`, which sees to it that only what
-            // was set above and by the caller is touched: records that begin before their end, units below ROOM,
-            // variables below their number, and bounds and cells, of which there are as many as it can ask for. After a
-            // question it goes on where the code that asked has left off, at the same record.
-            let why = unsafe {
-                let enter: Enter = std::mem::transmute(enter as *const ());
-                enter(registers, at, memory.first(), MASK & !7)
-            };
-            let steps = registers.steps + u64::from(registers.insn);
-            match why {
-                ASK => {
-                    (registers.answer, registers.slot) =
-                        keeper.variable(registers.address, registers.asked, steps);
-                }
-                ENTER => {
-                    let known = keeper.enters(registers, memory, steps);
-                    registers.answer = Cell(u64::from(!known));
-                    if known {
-                        registers.table = self.closed.as_ptr();
-                    }
-                }
-                LEAVE => {
-                    let known = keeper.leaves(registers, memory, steps);
-                    registers.answer = Cell(u64::from(known.is_none()));
-                    if let Some(closed) = known {
-                        registers.table = self.table(registers, closed).as_ptr();
-                    }
-                }
-                _ => break why,
-            }
-            (enter, at) = (self.exits.go_on, registers.record);
+        let (bounds, variables) = (keeper.bounds(), keeper.variables());
+        assert!(variables.len() >= self.variables);
+        registers.bounds = bounds.as_ptr();
+        registers.variables = variables.as_ptr();
+        registers.end = range.start.wrapping_add(end);
+        let first = memory.first();
+        registers.memory = memory;
+        registers.keeper = (keeper as *mut K).cast();
+        let at = range.start.wrapping_add(stopped.at);
+        // SAFETY: the code there was made for this signature, and by `assemble`, which sees to it that only what
+        // was set above and by the caller is touched: records that begin before their end, units below ROOM,
+        // variables below their number, and bounds and cells, of which there are as many as it can ask for. What it
+        // asks of memory and the keeper meanwhile it asks through the pointers above, which nobody else uses.
+        let why = unsafe {
+            let enter: Enter = std::mem::transmute(self.exits.enter as *const ());
+            enter(registers, at, first, MASK & !7)
         };
         let part = registers.part_of_trace as u8;
         stopped.trace = (registers.trace != NO_TRACE).then_some((registers.trace, part));
@@ -461,6 +433,51 @@ impl Code {
             n => Stop::At((n - FAILED) as u8),
         };
     }
+}
+
+/// What is known of a pointer to a variable that is not in the list.
+extern "sysv64" fn variable<K: Keeper>(
+    registers: &mut Registers,
+    address: u64,
+    number: u32,
+    steps: u32,
+) -> Cell {
+    // SAFETY: it is set while code runs, for a keeper of this type, and nobody else uses it until code stops.
+    let keeper = unsafe { &mut *registers.keeper.cast::<K>() };
+    let steps = registers.steps + u64::from(steps);
+    let (cell, slot) = keeper.variable(address, number, steps);
+    registers.slot = slot;
+    registers.variables = keeper.variables().as_ptr();
+    cell
+}
+
+/// A function is entered: zero if nothing inside of it is looked at.
+extern "sysv64" fn enters<K: Keeper>(registers: &mut Registers, steps: u32) -> u64 {
+    // SAFETY: as above, and the same is true of the memory.
+    let (keeper, memory) = unsafe { (&mut *registers.keeper.cast::<K>(), &*registers.memory) };
+    let steps = registers.steps + u64::from(steps);
+    let known = keeper.enters(registers, memory, steps);
+    if known {
+        registers.table = registers.closed;
+    }
+    u64::from(!known)
+}
+
+/// A function returns: zero if all that has been done that has to be.
+extern "sysv64" fn leaves<K: Keeper>(registers: &mut Registers, steps: u32) -> u64 {
+    // SAFETY: as above.
+    let (keeper, memory) = unsafe { (&mut *registers.keeper.cast::<K>(), &mut *registers.memory) };
+    let steps = registers.steps + u64::from(steps);
+    let known = keeper.leaves(registers, memory, steps);
+    registers.variables = keeper.variables().as_ptr();
+    if let Some(closed) = known {
+        registers.table = match closed {
+            true => registers.closed,
+            false if registers.tainted == 0 => registers.clean,
+            false => registers.open,
+        };
+    }
+    u64::from(known.is_none())
 }
 
 /// Which bytes of a piece of memory were never written.

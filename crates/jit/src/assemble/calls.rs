@@ -4,9 +4,9 @@
 //! answers whether it may go on.
 
 use super::late::Late;
-use super::{Maker, field};
+use super::{Maker, call_alone, field};
 use crate::emit::*;
-use crate::run::{ENTER, RETURN, at};
+use crate::run::{RETURN, at};
 use crate::ways::{Call, Op, Quick};
 
 impl Maker<'_> {
@@ -33,10 +33,10 @@ impl Maker<'_> {
         self.a.mov(rax, call.pc as i64);
         self.a.mov(field(at::CALL_PC), rax);
         self.a.mov(dword(rbx + at::FUNCTION), call.function);
-        self.a.mov(dword(rbx + at::INSN), u32::from(insn));
-        let answered = self.a.label();
-        self.pause(ENTER, answered);
-        self.a.set(answered);
+        call_alone(&mut self.a, self.exits.wide, at::ENTERS, |a| {
+            a.mov(rdi, rbx);
+            a.mov(esi, u32::from(insn))
+        });
         self.a.test(rax, rax);
         self.a.jne(handed)
     }

@@ -3,10 +3,10 @@
 //! Its code is behind that of the way, so that what happens always is in a row. It either goes on with the way or stops
 //! the code.
 
-use super::{HOLDERS, Maker, call, field, unit};
+use super::{Maker, call, call_alone, field, unit};
 use crate::cell::Arith;
 use crate::emit::*;
-use crate::run::{ASK, FAILED, LEAVE, at};
+use crate::run::{FAILED, at};
 use crate::ways::Quick;
 
 pub(super) enum Late {
@@ -72,14 +72,6 @@ impl Maker<'_> {
             return *label;
         }
         self.late(Late::Out { why, part, dirty })
-    }
-
-    /// Asks whoever runs the code something, and goes on with the answer in rax.
-    pub(super) fn pause(&mut self, why: u32, back: Label) {
-        self.a.lea_label(rax, back);
-        self.a.mov(field(at::RESUME), rax);
-        self.a.mov(eax, why);
-        self.a.jmp(self.exits.leave)
     }
 
     /// Stops the code before an instruction.
@@ -224,24 +216,24 @@ impl Maker<'_> {
                 insn,
                 back,
             } => {
-                a.mov(field(at::ADDRESS), rcx);
-                a.mov(dword(rbx + at::ASKED), variable);
                 let (_, before) = way.start(usize::from(insn >> 8));
-                a.mov(dword(rbx + at::INSN), before + u32::from(insn & 0xff));
-                for (n, holder) in HOLDERS.into_iter().enumerate() {
-                    a.mov(field(at::KEPT + 8 * n), holder);
-                }
-                self.pause(ASK, back)
+                call(a, wide, at::VARIABLE, |a| {
+                    a.mov(rdi, rbx);
+                    a.mov(rsi, rcx);
+                    a.mov(edx, variable);
+                    a.mov(ecx, before + u32::from(insn & 0xff))
+                });
+                a.jmp(back)
             }
             Late::Leave { result, out, back } => {
                 a.mov(field(at::CALL_SLOT), rax);
                 self.quick(rax, result);
                 self.a.mov(field(at::ARGUMENTS), rax);
                 let (_, steps) = way.start(way.more.len() + 1);
-                self.a.mov(dword(rbx + at::INSN), steps.saturating_sub(1));
-                let answered = self.a.label();
-                self.pause(LEAVE, answered);
-                self.a.set(answered);
+                call_alone(&mut self.a, wide, at::LEAVES, |a| {
+                    a.mov(rdi, rbx);
+                    a.mov(esi, steps.saturating_sub(1))
+                });
                 self.a.test(rax, rax);
                 self.a.je(back);
                 self.a.jmp(out)

@@ -233,18 +233,16 @@ fn jumps() {
             a.jb(before);
             a.jmp(START + 0x1000);
             a.jae(START - 0x1000);
-            a.lea_label(r8, before);
             a.set(after);
             a.je(before);
             a.jne(before);
         },
         &[
-            "je short 100020h",
-            "ja 100020h",
+            "je short 100019h",
+            "ja 100019h",
             "jb 100000h",
             "jmp 101000h",
             "jae 0FF000h",
-            "lea r8, [100000h]",
             "je 100000h",
             "jne 100000h",
         ],
