@@ -17,6 +17,7 @@ mod assemble;
 mod bounds;
 mod cell;
 mod emit;
+mod recent;
 mod region;
 mod run;
 mod shadow;

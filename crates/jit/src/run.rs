@@ -7,6 +7,7 @@ use crate::anchors::MOST;
 use crate::assemble::{self, Exits, Fixed};
 use crate::bounds::BoundsTable;
 use crate::cell::{Arith, BlockId, Bounds, Cell, NONE, arithmetic};
+use crate::recent::Recent;
 use crate::region::Region;
 use crate::shadow::{MASK, Shadow};
 use crate::ways::{ARGUMENTS, Kind, LONGEST, ROOM, Variable, Way};
@@ -78,6 +79,7 @@ pub struct Registers {
     arithmetic: usize,
     /// Whoever runs the code, and what it is asked through.
     keeper: *mut (),
+    recent: Recent,
     variable: usize,
     enters: usize,
     leaves: usize,
@@ -125,6 +127,7 @@ impl Default for Registers {
             forget: forget as *const () as usize,
             arithmetic: sum as *const () as usize,
             keeper: std::ptr::null_mut(),
+            recent: Recent::default(),
             variable: 0,
             enters: 0,
             leaves: 0,
@@ -451,8 +454,19 @@ extern "sysv64" fn variable<K: Keeper>(
     cell
 }
 
-/// A function is entered: zero if nothing inside of it is looked at.
-extern "sysv64" fn enters<K: Keeper>(registers: &mut Registers, steps: u32) -> u64 {
+/// A function is entered at the end of a record: zero if nothing inside of it is looked at. A bit for each of the record's values
+/// that is a parameter.
+extern "sysv64" fn enters<K: Keeper>(
+    registers: &mut Registers,
+    steps: u32,
+    record: *const u8,
+    values: u32,
+) -> u64 {
+    // SAFETY: code says where its record is, and where the last one begins has been set.
+    unsafe {
+        let (end, cells) = (registers.end, (*registers.memory).first());
+        registers.recent.look_ahead(record, values, end, cells);
+    }
     // SAFETY: as above, and the same is true of the memory.
     let (keeper, memory) = unsafe { (&mut *registers.keeper.cast::<K>(), &*registers.memory) };
     let steps = registers.steps + u64::from(steps);

@@ -7,7 +7,7 @@ use super::late::Late;
 use super::{Maker, call_alone, field};
 use crate::emit::*;
 use crate::run::{RETURN, at};
-use crate::ways::{Call, Op, Quick};
+use crate::ways::{Call, FIRST_VALUE, Op, Quick};
 
 impl Maker<'_> {
     /// What is left of a record inside of a function that is not looked into.
@@ -33,9 +33,17 @@ impl Maker<'_> {
         self.a.mov(rax, call.pc as i64);
         self.a.mov(field(at::CALL_PC), rax);
         self.a.mov(dword(rbx + at::FUNCTION), call.function);
+        // Those of the record that its first parameters are, which most often point to something.
+        let first = call.arguments[..2].iter().filter_map(|q| {
+            let n = usize::from(q.at).checked_sub(FIRST_VALUE)?;
+            (n < 32).then_some(1u32 << n)
+        });
+        let values = first.fold(0, |mask, n| mask | n);
         call_alone(&mut self.a, self.exits.wide, at::ENTERS, |a| {
             a.mov(rdi, rbx);
-            a.mov(esi, u32::from(insn))
+            a.mov(esi, u32::from(insn));
+            a.mov(rdx, rbp);
+            a.mov(ecx, values)
         });
         self.a.test(rax, rax);
         self.a.jne(handed)
