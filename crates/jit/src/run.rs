@@ -77,8 +77,9 @@ pub struct Registers {
     store: usize,
     forget: usize,
     arithmetic: usize,
-    /// Whoever runs the code, and what it is asked through.
+    /// Whoever runs the code, how many variables it has to have at least, and what it is asked through.
     keeper: *mut (),
+    least_variables: usize,
     recent: Recent,
     variable: usize,
     enters: usize,
@@ -127,11 +128,22 @@ impl Default for Registers {
             forget: forget as *const () as usize,
             arithmetic: sum as *const () as usize,
             keeper: std::ptr::null_mut(),
+            least_variables: 0,
             recent: Recent::default(),
             variable: 0,
             enters: 0,
             leaves: 0,
         }
+    }
+}
+
+impl Registers {
+    /// Where the keeper has what code looks into: it may have moved since it was asked last.
+    fn look_at<K: Keeper>(&mut self, keeper: &K) {
+        let variables = keeper.variables();
+        assert!(variables.len() >= self.least_variables);
+        self.variables = variables.as_ptr();
+        self.bounds = keeper.bounds().as_ptr();
     }
 }
 
@@ -408,10 +420,8 @@ impl Code {
         assert!(stopped.at <= end && end + LONGEST <= records.len());
         let range = records.as_ptr_range();
         registers.trace = NO_TRACE;
-        let (bounds, variables) = (keeper.bounds(), keeper.variables());
-        assert!(variables.len() >= self.variables);
-        registers.bounds = bounds.as_ptr();
-        registers.variables = variables.as_ptr();
+        registers.least_variables = self.variables;
+        registers.look_at(keeper);
         registers.end = range.start.wrapping_add(end);
         let first = memory.first();
         registers.memory = memory;
@@ -450,7 +460,7 @@ extern "sysv64" fn variable<K: Keeper>(
     let steps = registers.steps + u64::from(steps);
     let (cell, slot) = keeper.variable(address, number, steps);
     registers.slot = slot;
-    registers.variables = keeper.variables().as_ptr();
+    registers.look_at(keeper);
     cell
 }
 
@@ -471,6 +481,7 @@ extern "sysv64" fn enters<K: Keeper>(
     let (keeper, memory) = unsafe { (&mut *registers.keeper.cast::<K>(), &*registers.memory) };
     let steps = registers.steps + u64::from(steps);
     let known = keeper.enters(registers, memory, steps);
+    registers.look_at(keeper);
     if known {
         registers.table = registers.closed;
     }
@@ -483,7 +494,7 @@ extern "sysv64" fn leaves<K: Keeper>(registers: &mut Registers, steps: u32) -> u
     let (keeper, memory) = unsafe { (&mut *registers.keeper.cast::<K>(), &mut *registers.memory) };
     let steps = registers.steps + u64::from(steps);
     let known = keeper.leaves(registers, memory, steps);
-    registers.variables = keeper.variables().as_ptr();
+    registers.look_at(keeper);
     if let Some(closed) = known {
         registers.table = match closed {
             true => registers.closed,
